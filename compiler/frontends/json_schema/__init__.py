@@ -1,0 +1,1 @@
+"""Package compiler/frontends/json_schema."""

@@ -1,0 +1,75 @@
+"""Compile options: one frozen value that every stage receives, and the clock that enforces its limits."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from stcc.compiler.errors import BudgetError, SourceError
+
+_CHOICES = {
+    "whitespace": ("compact", "spaced", "flexible"),
+    "additional_properties": ("schema", "closed"),
+    "property_order": ("declared", "any"),
+    "formats": ("enforce", "annotate"),
+    "unenforced": ("error", "warn"),
+    "dialect": ("", "python", "ecma", "outlines"),
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a source is compiled.
+
+    Attributes:
+        whitespace: ``compact`` (none), ``spaced`` (``", "`` and ``": "``) or ``flexible`` (any JSON whitespace).
+        additional_properties: ``schema`` (left out means what the specification says) or ``closed`` (left out means false).
+        property_order: ``declared`` or ``any``.
+        formats: ``enforce`` or ``annotate``.
+        unenforced: ``error``, or ``warn`` to record keywords that are left unenforced in the artifact.
+        dialect: empty for the kind's own; ``outlines`` takes outlines-core's regex for a schema; ``python``/``ecma`` for patterns.
+        max_states: most machine states, over all rules.
+        time_limit: seconds a compile may take.
+        max_depth: deepest nesting of the source.
+        schemas: other documents by URI, for remote ``$ref``.
+    """
+
+    whitespace: str = "compact"
+    additional_properties: str = "schema"
+    property_order: str = "declared"
+    formats: str = "enforce"
+    unenforced: str = "error"
+    dialect: str = ""
+    max_states: int = 200_000
+    time_limit: float = 120.0
+    max_depth: int = 128
+    schemas: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, allowed in _CHOICES.items():
+            if getattr(self, name) not in allowed:
+                raise SourceError(f"option {name}={getattr(self, name)!r} is not one of {', '.join(map(repr, allowed))}", source="<options>")
+        for name in ("max_states", "time_limit", "max_depth"):
+            if not getattr(self, name) > 0:
+                raise SourceError(f"option {name} must be positive", source="<options>")
+
+    def recorded(self) -> dict[str, Any]:
+        """The options that shape the language, as plain data for the artifact's header (no limits, no documents)."""
+        return {name: getattr(self, name) for name in _CHOICES}
+
+
+class Deadline:
+    """The compile's clock: ``check`` is cheap enough to call once per state built."""
+
+    __slots__ = ("_end", "_limit", "_ticks")
+
+    def __init__(self, limit: float) -> None:
+        self._limit, self._end, self._ticks = limit, time.monotonic() + limit, 0
+
+    def check(self, pointer: str = "") -> None:
+        """Raise BudgetError once the time limit has passed, naming ``pointer``."""
+        self._ticks += 1
+        if self._ticks & 63 == 0 and time.monotonic() > self._end:
+            raise BudgetError(f"compiling took more than {self._limit:g} s", pointer=pointer, hint="raise time_limit, or simplify the source here")
