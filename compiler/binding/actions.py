@@ -1,0 +1,162 @@
+"""Token actions: what every token of a vocabulary does to the machine from every state at once, exactly, at any stack depth.
+
+In: a machine and a vocabulary trie. Out: the action of each token and each state's live actions, as the arrays of
+``stcc.formats.binding.Binding``. After it: applying a token by its action equals stepping its bytes, for every state and every stack.
+
+A token matters only through the function it induces on states, and few functions exist (some hundreds for 150,000 tokens). A trie
+node's function is its parent's, then one byte class; so the walk goes level by level and is one look-up a node in the memo
+``(function, class) -> function``; only unknown pairs are worked out, by ``stcc.compiler.binding.values``:
+
+      trie            function                      with "  closing a string that ends its object at }
+      +-- "           q7 -> q9
+      |   +-- }       q7 -> popped(0)               the rule is closed
+      |       +-- ]   q7 -> exposed(0, f)           f = {q3: q4}: on return state q3 the rest, ], leads to q4
+
+Cost: O(trie nodes) gathers of 4 bytes + O(live entries of the distinct pairs). Nothing is kept per token but its action, run-length
+coded in the byte order of the vocabulary, where neighbours share prefixes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from stcc.compiler.binding.values import DEAD, MAX_ENTRIES, Algebra
+from stcc.compiler.options import Deadline
+from stcc.formats.machine import Machine
+from stcc.formats.vocabulary import Vocabulary
+
+Int32 = npt.NDArray[np.int32]
+Int64 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class TokenActions:
+    """The action sections of a ``Binding``; the arrays are documented there.
+
+    Actions are numbered by first appearance in byte order (0 is dead), records and suffix functions by first use from the rows.
+    """
+
+    actions: int
+    run_starts: Int32
+    run_action: Int32
+    row_offsets: Int32
+    row_actions: Int32
+    row_values: Int32
+    record_kind: npt.NDArray[np.uint8]
+    record_head: Int32
+    record_function: Int32
+    record_push_offsets: Int32
+    record_pushes: Int32
+    suffix_offsets: Int32
+    suffix_states: Int32
+    suffix_values: Int32
+
+
+def token_actions(machine: Machine, vocabulary: Vocabulary, deadline: Deadline | None = None, *, max_entries: int = MAX_ENTRIES) -> TokenActions:
+    """The actions of all tokens of ``vocabulary`` on ``machine``.
+
+    Raises BudgetError when the functions have more than ``max_entries`` live entries in all, or past the deadline.
+    """
+    algebra = Algebra(machine, deadline, max_entries)
+    functions = _walk(algebra, vocabulary)[vocabulary.token_node]
+    owned, functions = _by_first_appearance(functions)
+    changes = np.flatnonzero(np.diff(functions)) + 1
+    run_starts = np.concatenate((np.zeros(min(1, len(functions)), np.int64), changes)).astype(np.int32)
+    row_offsets, row_actions, values = _rows(algebra, owned)
+    return _with_records(algebra, len(owned), run_starts, functions[run_starts], row_offsets, row_actions, values)
+
+
+def _walk(algebra: Algebra, vocabulary: Vocabulary) -> Int32:
+    """int32 ``[nodes]``: the function of every trie node."""
+    parents, levels = vocabulary.trie_parent, vocabulary.trie_levels.tolist()
+    classes = algebra.machine.byte_class.astype(np.int32)[vocabulary.trie_byte]
+    width = algebra.machine.classes
+    functions = np.empty(len(parents), np.int32)
+    functions[0] = algebra.identity
+    for low, high in zip(levels[1:], levels[2:], strict=False):
+        pairs = functions[parents[low:high]]
+        pairs *= width
+        pairs += classes[low:high]
+        found = algebra.following.ravel().take(pairs)
+        unknown = found < 0
+        if unknown.any():
+            algebra.resolve(np.unique(pairs[unknown]).astype(np.int64))
+            found = algebra.following.ravel().take(pairs)
+        functions[low:high] = found
+    return functions
+
+
+def _by_first_appearance(functions: Int32) -> tuple[list[int], Int32]:
+    """The functions that tokens own, dead first, then in order of first appearance; each token's index among them."""
+    distinct, first, inverse = np.unique(functions, return_index=True, return_inverse=True)
+    first[distinct == DEAD] = -1
+    order = np.argsort(first, kind="stable")
+    owned = distinct[order].tolist()
+    missing = 0 if owned and owned[0] == DEAD else 1
+    number = np.empty(len(order), np.int32)
+    number[order] = np.arange(missing, missing + len(order), dtype=np.int32)
+    return [DEAD] * missing + owned, number[inverse]
+
+
+def _rows(algebra: Algebra, owned: list[int]) -> tuple[Int32, Int32, Int32]:
+    """The owned functions, transposed: per state its live actions, rising, and their values."""
+    parts = [algebra.functions.rows[function] for function in owned]
+    entries = np.concatenate(parts)
+    actions = np.repeat(np.arange(len(parts), dtype=np.int32), [len(part) for part in parts])
+    states = entries[:, 0]
+    offsets = np.concatenate((np.zeros(1, np.int32), np.cumsum(np.bincount(states, minlength=algebra.machine.states), dtype=np.int32)))
+    small = algebra.machine.states <= 1 << 16  # 16-bit keys are sorted by radix, in linear time
+    order = np.argsort(states.astype(np.uint16) if small else states, kind="stable")
+    return offsets, actions[order], entries[order, 1]
+
+
+def _with_records(algebra: Algebra, actions: int, run_starts: Int32, run_action: Int32, row_offsets: Int32, row_actions: Int32,
+                  values: Int32) -> TokenActions:
+    """Number the records and suffix functions that the rows reach, by first use, and write them as arrays."""
+    states, records = algebra.machine.states, algebra.records
+    new_value: dict[int, int] = {}
+    new_function: dict[int, int] = {}
+    used: list[int] = []
+    suffixes: list[Int32] = []
+
+    def number(found: Int32) -> None:
+        for value in _first_uses(found[found >= states]):
+            if value not in new_value:
+                new_value[value] = states + len(used)
+                used.append(value - states)
+
+    number(values)
+    done = 0
+    while done < len(used):
+        function = records.function[used[done]]
+        if function >= 0 and function not in new_function:
+            new_function[function] = len(suffixes)
+            suffixes.append(algebra.functions.rows[function])
+            number(suffixes[-1][:, 1])
+        done += 1
+    renumber = np.arange(states + len(records), dtype=np.int32)
+    renumber[list(new_value)] = list(new_value.values())
+    pushes = [records.pushes[record] for record in used]
+    suffix = np.concatenate([np.zeros((0, 2), np.int32), *suffixes])
+    return TokenActions(
+        actions, run_starts, run_action, row_offsets, row_actions, renumber[values],
+        np.array([records.kind[record] for record in used], np.uint8),
+        np.array([records.head[record] for record in used], np.int32),
+        np.array([new_function.get(records.function[record], -1) for record in used], np.int32),
+        _offsets([len(sites) for sites in pushes]), np.array([site for sites in pushes for site in sites], np.int32),
+        _offsets([len(rows) for rows in suffixes]), np.ascontiguousarray(suffix[:, 0]), renumber[suffix[:, 1]],
+    )
+
+
+def _first_uses(values: Int32) -> list[int]:
+    """The distinct values, in order of first appearance."""
+    distinct, first = np.unique(values, return_index=True)
+    uses: list[int] = distinct[np.argsort(first)].tolist()
+    return uses
+
+
+def _offsets(sizes: list[int]) -> Int32:
+    return np.concatenate((np.zeros(1, np.int32), np.cumsum(np.array(sizes, np.int32), dtype=np.int32)))

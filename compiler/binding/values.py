@@ -1,0 +1,256 @@
+"""Values and functions of token actions: what reading bytes does, interned, and one byte more.
+
+In: a machine. Out: a growing algebra of *values* (what some bytes do from one state) and *functions* (states to values), closed on
+demand under "read one more byte class". After ``resolve`` the memo ``following`` holds the function that follows each asked
+pair. Cost: a gather per live entry of a pair; each distinct pair is computed once.
+
+A value is ``move((), q)``, spelled ``q``, or a record ``states + i``:
+
+    step(move(p, q), b)    = settle(p, q2) along q -b-> q2; settle(p + pushes, q2) through an enter edge; if q refuses b and may
+                             end its rule (lazily): read b at the return state of p's last site, or exposed(e, identity) where p is empty
+    step(popped(e), b)     = step(exposed(e, identity), b)
+    step(exposed(e, f), b) = exposed(e, f then b)               dead if that function is dead on every return state of exit e
+    settle(p, q)           = move(p, q), unless q is an end state of exit e: then popped(e) if p is empty, else move(p[:-1], returns[p[-1]][e])
+
+Return states never end their rule (``verify_machine``), so one byte pops at most one site and ``settle`` never chains. An exposed record
+only names functions made before it; hence a pair only ever waits for pairs of earlier functions, and ``resolve`` ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stcc.compiler.errors import BudgetError
+from stcc.compiler.options import Deadline
+from stcc.formats.binding import EXPOSED, MOVE, POPPED
+from stcc.formats.machine import Machine, end_states
+
+Int32 = npt.NDArray[np.int32]
+Int64 = npt.NDArray[np.int64]
+
+DEAD_VALUE, UNKNOWN = -1, -2
+DEAD = 0  # the function that is alive nowhere
+MAX_ENTRIES = 1 << 25  # live entries over all functions: 256 MiB
+_CHUNK = 1 << 20  # entries composed at once: bounds the temporaries to some 32 MiB
+
+
+class Functions:
+    """Interned functions: ``[live, 2]`` int32 rows (state, value), states rising. Function 0 is dead everywhere.
+
+    A function's key is the bytes of its rows, and the rows are a view of the key.
+    """
+
+    def __init__(self, max_entries: int) -> None:
+        self.rows: list[Int32] = []
+        self._ids: dict[bytes, int] = {}
+        self._room = self._max = max_entries
+        self.intern(b"")
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def intern(self, key: bytes) -> int:
+        """The function whose rows have these bytes. BudgetError past the entries budget."""
+        found = self._ids.get(key)
+        if found is None:
+            found = self._ids[key] = len(self.rows)
+            self.rows.append(np.frombuffer(key, np.int32).reshape(-1, 2))
+            self._room -= len(key) >> 3
+            if self._room < 0:
+                raise BudgetError(f"token actions need more than {self._max} entries", source="<binding>",
+                                  hint="lower the largest maxLength, maxItems or repetition count")
+        return found
+
+
+class Records:
+    """Interned records, as parallel lists; see ``stcc.formats.binding`` for the kinds."""
+
+    def __init__(self) -> None:
+        self.kind: list[int] = []
+        self.head: list[int] = []
+        self.function: list[int] = []
+        self.pushes: list[tuple[int, ...]] = []
+        self._ids: dict[tuple[Any, ...], int] = {}
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    def intern(self, kind: int, head: int, function: int = -1, pushes: tuple[int, ...] = ()) -> int:
+        """Index of the record with these fields."""
+        key = (kind, head, function, pushes)
+        found = self._ids.get(key)
+        if found is None:
+            found = self._ids[key] = len(self.kind)
+            self.kind.append(kind)
+            self.head.append(head)
+            self.function.append(function)
+            self.pushes.append(pushes)
+        return found
+
+
+class Algebra:
+    """The values and functions of one machine.
+
+    Attributes:
+        functions: interned functions.
+        records: interned records; the value of record i is ``states + i``.
+        following: int32 ``[capacity, classes]``, function x class -> function, -1 where not resolved yet. Replaced when it grows.
+        identity: the function that reading nothing is.
+    """
+
+    def __init__(self, machine: Machine, deadline: Deadline | None = None, max_entries: int = MAX_ENTRIES) -> None:
+        self.machine, self.deadline = machine, deadline
+        self.functions, self.records = Functions(max_entries), Records()
+        self.following: Int32 = np.full((64, machine.classes), -1, np.int32)
+        self.following[DEAD] = DEAD
+        self._states, self._classes = machine.states, machine.classes
+        self._ends = end_states(machine)
+        self._returns: list[list[int]] = machine.returns.tolist()
+        self._steps = self._plain_steps()
+        self.identity = self._identity(np.flatnonzero(~self._ends))
+        self._on_returns = [self._identity(np.unique(column[column >= 0])) for column in machine.returns.T]
+
+    def _identity(self, states: npt.NDArray[np.intp]) -> int:
+        rows = np.empty((len(states), 2), np.int32)
+        rows[:] = states[:, None]
+        return self._function(rows.tobytes())
+
+    def _function(self, key: bytes) -> int:
+        function = self.functions.intern(key)
+        if function >= len(self.following):
+            self.following = np.concatenate((self.following, np.full_like(self.following, -1)))
+        return function
+
+    def _record(self, kind: int, head: int, function: int = -1, pushes: tuple[int, ...] = ()) -> int:
+        value = self._states + self.records.intern(kind, head, function, pushes)
+        if value >= len(self._steps):
+            more = np.full((max(64, len(self._steps) // 2), self._classes), UNKNOWN, np.int32)
+            self._steps = np.concatenate((self._steps, more))
+        return value
+
+    def _plain_steps(self) -> Int32:
+        """Value x class -> value: plain states' rows by array operations, room for records behind them."""
+        machine, ends = self.machine, self._ends
+        room = 64 + len(machine.edge_target) + int(machine.exits.max(initial=0))
+        self._steps = np.full((self._states + room, self._classes), UNKNOWN, np.int32)
+        landed = np.arange(self._states, dtype=np.int32)
+        for exit_ in np.unique(machine.exits[ends]).tolist():
+            landed[ends & (machine.exits == exit_)] = self._record(POPPED, exit_)
+        entered = [self._settle(machine.pushes(edge), int(target)) for edge, target in enumerate(machine.edge_target)]
+        cells = np.concatenate((landed, np.array(entered, np.int32), np.array([DEAD_VALUE], np.int32)))  # cell -1 is the last
+        steps = self._steps
+        steps[: self._states] = cells[machine.table]
+        lazy = np.flatnonzero((machine.exits >= 0) & ~ends) if machine.sites else np.zeros(0, np.intp)
+        steps[lazy] = np.where(machine.table[lazy] < 0, UNKNOWN, steps[lazy])
+        return steps
+
+    # -- one byte more ------------------------------------------------------------------------------------------------------
+
+    def resolve(self, pairs: Int64) -> None:
+        """Fill ``following`` for pairs ``function * classes + class``, rising and distinct. Cost: their entries, once."""
+        waiting = [pairs]
+        while waiting:
+            pairs = waiting[-1]
+            pairs = pairs[self.following.ravel()[pairs] < 0]
+            needed = self._fill_steps(pairs) if len(pairs) and self.machine.sites else pairs[:0]
+            if len(needed):
+                waiting.append(needed)
+                continue
+            waiting.pop()
+            for chunk in self._chunks(pairs):
+                self._compose(chunk)
+
+    def _chunks(self, pairs: Int64) -> Iterator[Int64]:
+        """The pairs in pieces of about ``_CHUNK`` entries."""
+        rows = self.functions.rows
+        sizes = np.fromiter((len(rows[function]) for function in (pairs // self._classes).tolist()), np.int64, len(pairs))
+        piece = np.cumsum(sizes) // _CHUNK
+        cuts = np.flatnonzero(np.diff(piece)) + 1
+        yield from (part for part in np.split(pairs, cuts) if len(part))
+
+    def _entries(self, pairs: Int64) -> tuple[Int32, Int64, Int64]:
+        """Rows of the pairs' functions one after the other, each row's class, each pair's first row."""
+        functions, classes = np.divmod(pairs, self._classes)
+        parts = [self.functions.rows[function] for function in functions.tolist()]
+        sizes = np.fromiter(map(len, parts), np.int64, len(parts))
+        return np.concatenate(parts), np.repeat(classes, sizes), np.cumsum(sizes) - sizes
+
+    def _compose(self, pairs: Int64) -> None:
+        """Intern the functions that follow ``pairs``, all of whose value steps are known."""
+        rows, classes, starts = self._entries(pairs)
+        stepped = self._steps[rows[:, 1], classes]
+        alive = stepped >= 0
+        kept = np.stack((rows[alive, 0], stepped[alive]), axis=1)
+        ends = (np.cumsum(np.add.reduceat(alive, starts, dtype=np.int64)) * 8).tolist()
+        keys, low = kept.tobytes(), 0
+        found = []
+        for high in ends:
+            if self.deadline is not None:
+                self.deadline.check()
+            found.append(self._function(keys[low:high]) if high > low else DEAD)
+            low = high
+        self.following.ravel()[pairs] = found
+
+    def _fill_steps(self, pairs: Int64) -> Int64:
+        """Compute the value steps that ``pairs`` use, as far as possible; the pairs of earlier functions that the rest waits for."""
+        needed: set[int] = set()
+        for chunk in self._chunks(pairs):
+            rows, classes, _ = self._entries(chunk)
+            unknown = self._steps[rows[:, 1], classes] == UNKNOWN
+            for step in np.unique(rows[unknown, 1].astype(np.int64) * self._classes + classes[unknown]).tolist():
+                value, class_ = divmod(step, self._classes)
+                pair = self._fill_step(value, class_)
+                if pair >= 0:
+                    needed.add(pair)
+        return np.array(sorted(needed), np.int64)
+
+    def _fill_step(self, value: int, class_: int) -> int:
+        """Compute one value step; the pair it waits for, or -1 when done."""
+        record = value - self._states
+        if record >= 0 and self.records.kind[record] == MOVE:
+            self._steps[value, class_] = self._step_move(self.records.pushes[record], self.records.head[record], class_)
+            return -1
+        exit_ = int(self.machine.exits[value]) if record < 0 else self.records.head[record]
+        if exit_ >= len(self._on_returns):
+            self._steps[value, class_] = DEAD_VALUE
+            return -1
+        exposed = record >= 0 and self.records.kind[record] == EXPOSED
+        function = self.records.function[record] if exposed else self._on_returns[exit_]
+        rest = int(self.following[function, class_])
+        if rest < 0:
+            return function * self._classes + class_
+        # the record first: making one may move the table
+        result = DEAD_VALUE if rest == DEAD else self._record(EXPOSED, exit_, rest)
+        self._steps[value, class_] = result
+        return -1
+
+    def _step_move(self, pushes: tuple[int, ...], state: int, class_: int) -> int:
+        """The value of ``move(pushes, state)``, pushes not empty, after one byte of ``class_``."""
+        cell = int(self.machine.table[state, class_])
+        exit_ = int(self.machine.exits[state])
+        if cell < 0 and exit_ >= 0 and not self._ends[state]:
+            state = self._returns[pushes[-1]][exit_]
+            pushes = pushes[:-1]
+            cell = int(self.machine.table[state, class_]) if state >= 0 else -1
+        if cell < 0:
+            return DEAD_VALUE
+        if cell < self._states:
+            return self._settle(pushes, cell)
+        edge = cell - self._states
+        return self._settle(pushes + self.machine.pushes(edge), int(self.machine.edge_target[edge]))
+
+    def _settle(self, pushes: tuple[int, ...], state: int) -> int:
+        """``move(pushes, state)``, returned from at once where ``state`` is an end state."""
+        if self._ends[state]:
+            exit_ = int(self.machine.exits[state])
+            if not pushes:
+                return self._record(POPPED, exit_)
+            state = self._returns[pushes[-1]][exit_]
+            pushes = pushes[:-1]
+            if state < 0:
+                return DEAD_VALUE
+        return self._record(MOVE, state, pushes=pushes) if pushes else state
