@@ -1,0 +1,1 @@
+"""Scalar languages: number texts and string formats, each one minimal DFA."""
