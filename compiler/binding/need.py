@@ -1,0 +1,225 @@
+"""Token needs: the fewest tokens that finish a valid output from every state, exactly, with and without a stack.
+
+In: a machine and its token actions. Out: ``need_finish``, ``need_kinds`` and ``need_leave`` of ``stcc.formats.binding.Binding``. After
+it: a budget of ``r`` tokens suffices from ``(q, stack)`` if and only if ``need(q, stack) <= r``; every token costs 1, stop tokens nothing.
+
+Without a stack these are shortest paths over action edges (Theorem 21 of the few-path paper): ``need_finish``, and no kinds.
+
+With one, a token leaves the rule it starts in by a *kind*: a record POPPED(e) or EXPOSED(e, f). ``leave[q, k]`` is the fewest tokens
+from ``q`` up to and including one whose value, resolved against everything opened since, is kind ``k``. The rest of a stack is one vector
+``F`` over kinds per level, the least cost to finish after leaving that level by each kind:
+
+    need(q, ())         = need_finish[q]                                            (0 where accepting)
+    need(q, stack)      = min over k of need_leave[q, k] + F[k]                     F belongs to the top of the stack
+    F(stack + s)[k]     = cost(landing(k, s), stack)
+    landing(k, s)       = returns[s, e] for POPPED(e);   suffix f at returns[s, e] for EXPOSED(e, f);   none where either is missing
+    cost(v, stack)      = need(v, stack)                                            v a state
+                        = need(q2, stack + pushes)                                  v = MOVE(pushes, q2): push F once per site
+                        = cost(landing(v, stack.top), stack without its top)        v = POPPED or EXPOSED; F(stack)[v] where v is in need_kinds
+                        = 0 for POPPED(0), else unreachable                         v = POPPED or EXPOSED and the stack is empty
+
+A token whose value at ``q`` is ``v`` therefore needs ``1 + cost(v, stack)``. Kinds that are nowhere better than another one are left
+out of ``need_kinds`` (a minimum never misses them), so a value may be a record that is no listed kind: it is resolved by ``landing``.
+
+Method: least fixpoint by rounds in which only rows that changed are propagated, over a table value x kind. A call contributes summary
+edges: opening ``s`` around a cost row is a (min, +) product of the row with the landings at ``s``. Cost: (distinct edges) x (kinds) x (times
+a row improves, a few).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from stcc.compiler.binding.actions import TokenActions
+from stcc.compiler.errors import BudgetError
+from stcc.compiler.options import Deadline
+from stcc.formats.binding import EXPOSED, MOVE, POPPED, UNREACHABLE
+from stcc.formats.machine import Machine
+
+Int32 = npt.NDArray[np.int32]
+Bool = npt.NDArray[np.bool_]
+MAX_CELLS = 1 << 26  # value x kind cells of the fixpoint: 256 MiB
+_DOMINANCE_WORK = 1 << 26  # comparisons spent on leaving out kinds
+
+
+@dataclass(frozen=True, eq=False)
+class Needs:
+    """The need sections of a ``Binding``; the arrays are documented there."""
+
+    need_finish: Int32
+    need_kinds: Int32
+    need_leave: Int32
+
+
+def token_needs(machine: Machine, actions: TokenActions, deadline: Deadline | None = None) -> Needs:
+    """Exact least token counts; see the module's text. BudgetError past the deadline or ``MAX_CELLS``."""
+    system = _System(machine, actions)
+    costs = system.solve(deadline)
+    kinds = len(system.kinds)
+    leave = costs[: machine.states, :kinds]
+    kept = _undominated(leave, costs, system.landing) if kinds else np.zeros(0, np.intp)
+    return Needs(costs[: machine.states, kinds].copy(), system.kinds[kept], np.ascontiguousarray(leave[:, kept]))
+
+
+class _System:
+    """The equations of one machine: edges from states to values, and frames, the calls open around a value.
+
+    Values are numbered states, records, then the frames that are inner parts of a MOVE record and no record themselves; the last row is
+    dead. Columns are the kinds, then finishing with the stack empty.
+    """
+
+    def __init__(self, machine: Machine, actions: TokenActions) -> None:
+        self._states = machine.states
+        stacked = actions.record_kind != MOVE if machine.sites else np.zeros(len(actions.record_kind), np.bool_)
+        self.kinds: Int32 = np.flatnonzero(stacked).astype(np.int32)
+        self._frames(actions)
+        self.dead = self._states + len(actions.record_kind) + self._extra
+        if (self.dead + 1) * (len(self.kinds) + 1) > MAX_CELLS:
+            raise BudgetError("token needs are too large: many states with many ways to close a rule", source="<binding>",
+                              hint="split the schema, or lower the largest maxLength or maxItems")
+        self.landing = self._landings(machine, actions)
+        self._edges(machine, actions)
+        self._start = np.full((self.dead + 1, len(self.kinds) + 1), UNREACHABLE, np.int32)
+        self._start[self._states + self.kinds, np.arange(len(self.kinds))] = 0
+        self._start[: self._states][machine.accepting, -1] = 0
+        self._start[self._states + np.flatnonzero((actions.record_kind == POPPED) & (actions.record_head == 0)), -1] = 0
+
+    def _frames(self, actions: TokenActions) -> None:
+        """Number every (outermost site, value inside it), innermost parts first; MOVE records keep their own numbers."""
+        known: dict[tuple[tuple[int, ...], int], int] = {}
+        moves = np.flatnonzero(actions.record_kind == MOVE).tolist()
+        heads, offsets, sites = actions.record_head.tolist(), actions.record_push_offsets.tolist(), actions.record_pushes.tolist()
+        stacks = {record: tuple(sites[offsets[record]: offsets[record + 1]]) for record in moves}
+        for record, pushes in stacks.items():
+            known[pushes, heads[record]] = self._states + record
+        fresh = first = self._states + len(heads)
+        outer: list[int] = []
+        inner: list[int] = []
+        numbers: list[int] = []
+        seen: set[int] = set()
+        for record, pushes in stacks.items():
+            value, head = heads[record], heads[record]
+            for depth in range(len(pushes) - 1, -1, -1):
+                key = (pushes[depth:], head)
+                number = known.get(key)
+                if number is None:
+                    number = known[key] = fresh
+                    fresh += 1
+                if number not in seen:
+                    seen.add(number)
+                    numbers.append(number)
+                    outer.append(pushes[depth])
+                    inner.append(value)
+                value = number
+        self._extra = fresh - first
+        self._frame, self._outer, self._inner = (np.array(part, np.int32) for part in (numbers, outer, inner))
+
+    def _landings(self, machine: Machine, actions: TokenActions) -> Int32:
+        """int32 ``[kinds, sites]``: the value at which each kind lands at each site, the dead row where at none."""
+        landing = np.full((len(self.kinds), machine.sites), self.dead, np.int32)
+        for row, record in enumerate(self.kinds.tolist()):
+            exit_, function = int(actions.record_head[record]), int(actions.record_function[record])
+            if exit_ >= machine.returns.shape[1]:
+                continue
+            state = machine.returns[:, exit_]
+            if actions.record_kind[record] == EXPOSED:
+                low, high = actions.suffix_offsets[function], actions.suffix_offsets[function + 1]
+                place = np.minimum(np.searchsorted(actions.suffix_states[low:high], state), high - low - 1)
+                hit = actions.suffix_states[low:high][place] == state
+                landing[row] = np.where(hit, actions.suffix_values[low:high][place], self.dead)
+            else:
+                landing[row] = np.where(state >= 0, state, self.dead)
+        return landing
+
+    def _edges(self, machine: Machine, actions: TokenActions) -> None:
+        """Distinct (state, value) edges, grouped by value."""
+        source = np.repeat(np.arange(machine.states, dtype=np.int64), np.diff(actions.row_offsets))
+        edge = np.sort(actions.row_values.astype(np.int64) * machine.states + source)
+        edge = edge[np.concatenate((np.ones(min(1, len(edge)), np.bool_), edge[1:] != edge[:-1]))]
+        value, self._source = np.divmod(edge, machine.states)
+        self._offsets = np.searchsorted(value, np.arange(self.dead + 2))
+
+    def solve(self, deadline: Deadline | None) -> Int32:
+        """int32 ``[dead + 1, kinds + 1]``: least cost after each value."""
+        costs = self._start
+        changed = np.flatnonzero((costs < UNREACHABLE).any(axis=1))
+        while len(changed):
+            if deadline is not None:
+                deadline.check()
+            fresh_frames = self._improve_frames(costs, changed)
+            changed = np.concatenate((self._improve_states(costs, changed), fresh_frames))
+        return costs
+
+    def _improve_states(self, costs: Int32, changed: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+        """Lower the rows of the states with an edge to a changed value; the states whose row did change."""
+        low = self._offsets[changed]
+        counts = self._offsets[changed + 1] - low
+        total = int(counts.sum())
+        if not total:
+            return changed[:0]
+        edges = np.repeat(low - (np.cumsum(counts) - counts), counts) + np.arange(total)
+        source, value = self._source[edges], np.repeat(changed, counts)
+        order = np.argsort(source, kind="stable")
+        source = source[order]
+        starts = np.flatnonzero(np.concatenate((np.ones(1, np.bool_), source[1:] != source[:-1])))
+        states = source[starts]
+        offered = np.minimum.reduceat(costs[value[order]], starts, axis=0) + np.int32(1)
+        return self._lower(costs, states, offered)
+
+    def _improve_frames(self, costs: Int32, changed: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+        """Likewise for the frames around a changed value, or whose site a kind leaves to land at one."""
+        if not len(self._frame):
+            return changed[:0]
+        dirty = np.zeros(self.dead + 1, np.bool_)
+        dirty[changed] = True
+        stale = dirty[self._inner] | dirty[self.landing].any(axis=0)[self._outer]
+        improved = [changed[:0]]
+        for site in np.unique(self._outer[stale]).tolist():
+            frames = stale & (self._outer == site)
+            offered = _around(costs[self._inner[frames], :-1], costs[self.landing[:, site]])
+            improved.append(self._lower(costs, self._frame[frames], offered))
+        return np.concatenate(improved)
+
+    @staticmethod
+    def _lower(costs: Int32, rows: Int32, offered: Int32) -> npt.NDArray[np.intp]:
+        better = (offered < costs[rows]).any(axis=1)
+        rows = rows[better]
+        costs[rows] = np.minimum(costs[rows], offered[better])
+        return rows.astype(np.intp)
+
+
+def _around(leave: Int32, landed: Int32) -> Int32:
+    """(min, +) product: leave by some kind, then go on from where it landed. ``[n, kinds] x [kinds, kinds + 1] -> [n, kinds + 1]``."""
+    result = np.full((len(leave), landed.shape[1]), UNREACHABLE, np.int32)
+    useful = np.flatnonzero((leave < UNREACHABLE).any(axis=0) & (landed < UNREACHABLE).any(axis=1))
+    for kind in useful.tolist():
+        np.minimum(result, leave[:, kind, None] + landed[kind], out=result)
+    return result
+
+
+def _undominated(leave: Int32, costs: Int32, landing: Int32) -> npt.NDArray[np.intp]:
+    """Kinds that no other kind matches or beats at every state and every landing; the first of equals stays.
+
+    Args:
+        leave: ``[states, kinds]``.
+        costs: ``[values, kinds + 1]``.
+        landing: ``[kinds, sites]``, value after each kind lands at each site.
+    """
+    kept = np.flatnonzero((leave < UNREACHABLE).any(axis=0) & (costs[landing] < UNREACHABLE).any(axis=(1, 2)))
+    row = np.unique(costs[:, np.append(kept, costs.shape[1] - 1)], axis=0, return_inverse=True)[1].reshape(-1)
+    profile = np.concatenate((leave[:, kept].T, row[landing[kept]].astype(np.int32)), axis=1)
+    kept = kept[np.sort(np.unique(profile, axis=0, return_index=True)[1])]
+    columns = np.append(kept, costs.shape[1] - 1)
+    width = len(leave) + landing.shape[1] * len(columns)
+    if len(kept) * len(kept) * width > _DOMINANCE_WORK:
+        return kept
+    profile = np.concatenate((leave[:, kept].T, costs[landing[kept]][:, :, columns].reshape(len(kept), -1)), axis=1)
+    alive = np.ones(len(kept), np.bool_)
+    for kind in range(len(kept)):
+        beats = (profile <= profile[kind]).all(axis=1) & alive
+        beats[kind] = False
+        alive[kind] = not beats.any()
+    return kept[alive]
