@@ -139,7 +139,8 @@ class Algebra:
         self._steps = np.full((self._states + room, self._classes), UNKNOWN, np.int32)
         landed = np.arange(self._states, dtype=np.int32)
         for exit_ in np.unique(machine.exits[ends]).tolist():
-            landed[ends & (machine.exits == exit_)] = self._record(POPPED, exit_)
+            wanted = machine.sites or exit_ == 0  # without a stack the text would end through an exit that does not accept
+            landed[ends & (machine.exits == exit_)] = self._record(POPPED, exit_) if wanted else DEAD_VALUE
         entered = [self._settle(machine.pushes(edge), int(target)) for edge, target in enumerate(machine.edge_target)]
         cells = np.concatenate((landed, np.array(entered, np.int32), np.array([DEAD_VALUE], np.int32)))  # cell -1 is the last
         steps = self._steps

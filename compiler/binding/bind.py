@@ -1,0 +1,41 @@
+"""Binding: a machine and a vocabulary become the sections that a runtime decodes from.
+
+In: a machine (or the artifact that holds it) and a vocabulary pack. Out: a ``Binding`` (or the artifact with it). After it: the token actions
+are exact at any stack depth (``actions``), the plans are the canonical tokens of forced text (``plans``), the needs are least token
+counts (``need``). Cost: some 10-100 ms, most of it the walk over the vocabulary trie and, where text is forced, the tokenizer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stcc.compiler.binding.actions import token_actions
+from stcc.compiler.binding.need import token_needs
+from stcc.compiler.binding.plans import plan_states
+from stcc.compiler.options import Deadline, Options
+from stcc.formats.binding import Binding
+from stcc.formats.machine import Machine
+from stcc.formats.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from stcc.formats.artifact import Artifact
+
+
+def bind(artifact: Artifact, vocabulary: Vocabulary) -> Artifact:
+    """The artifact with a binding to ``vocabulary``, in place of one with the same fingerprint. Raises BudgetError as ``bind_machine``."""
+    return artifact.with_binding(bind_machine(artifact.machine, vocabulary))
+
+
+def bind_machine(machine: Machine, vocabulary: Vocabulary, *, time_limit: float = Options.time_limit) -> Binding:
+    """Everything a runtime needs of ``machine`` on ``vocabulary``.
+
+    Raises BudgetError past ``time_limit`` seconds, or where the actions or needs outgrow their entries budgets.
+    """
+    deadline = Deadline(time_limit)
+    actions = token_actions(machine, vocabulary, deadline)
+    needs = token_needs(machine, actions, deadline)
+    plans = plan_states(machine, vocabulary, deadline)
+    return Binding(
+        fingerprint=vocabulary.fingerprint, vocabulary_size=vocabulary.size, **vars(actions), **vars(needs),
+        plan_offsets=plans.plan_offsets, plan_tokens=plans.plan_tokens, cover=plans.cover,
+    )
