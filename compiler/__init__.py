@@ -1,0 +1,1 @@
+"""The compiler: sources to artifacts."""

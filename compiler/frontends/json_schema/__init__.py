@@ -1,1 +1,49 @@
-"""Package compiler/frontends/json_schema."""
+"""The JSON Schema front end: a schema document becomes a grammar that admits exactly its valid instances.
+
+    document.py      parse, number subschemas, resolve references
+    expansion.py     keywords -> formulas over one JSON type's atoms (atoms.py, formula.py)
+    construction.py  value positions and the work list of rules
+    objects.py arrays.py keys.py scalars.py    one rule or DFA each, by derivatives
+
+>>> grammar, notes = schema_grammar({"type": "boolean"})
+>>> len(grammar.rules)
+1
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from stcc.compiler.frontends.json_schema.arrays import array_rule
+from stcc.compiler.frontends.json_schema.construction import Construction, string_rule
+from stcc.compiler.frontends.json_schema.document import Document, parse_schema
+from stcc.compiler.frontends.json_schema.expansion import Expander
+from stcc.compiler.frontends.json_schema.formula import Formulas
+from stcc.compiler.frontends.json_schema.objects import object_rule
+from stcc.compiler.frontends.json_schema.scalars import ScalarLanguages
+from stcc.compiler.ir import Grammar
+from stcc.compiler.options import Deadline, Options
+
+
+@dataclass(frozen=True)
+class Notes:
+    """What the user should know of a compile: lists of ``{pointer, keyword, message}``."""
+
+    warnings: list[dict[str, str]]
+    unenforced: list[dict[str, str]]
+
+
+def schema_grammar(schema: Any, options: Options | None = None, deadline: Deadline | None = None) -> tuple[Grammar, Notes]:
+    """The grammar of ``schema`` (a dict, a bool, JSON text or a pydantic model class).
+
+    Raises SourceError for what is not a schema, UnsupportedError for keywords that are not enforced, BudgetError past the options' limits.
+    """
+    options = options or Options()
+    deadline = deadline or Deadline(options.time_limit)
+    document = Document(parse_schema(schema, options.max_depth), options)
+    formulas = Formulas()
+    expander = Expander(document, formulas)
+    scalars = ScalarLanguages(formulas, options, deadline, expander.pattern_places)
+    construction = Construction(expander, scalars, deadline, {"object": object_rule, "array": array_rule, "string": string_rule})
+    return construction.grammar(), Notes(expander.warnings, expander.unenforced)

@@ -1,0 +1,87 @@
+"""Array rules by derivatives: read an item, and what remains is a formula over array atoms again.
+
+A state is the tuple of residual conditions; equal tuples are one state. The rule leaves through exit j at the ``]`` where condition j holds.
+"""
+
+from __future__ import annotations
+
+from stcc.compiler.frontends.json_schema import atoms
+from stcc.compiler.frontends.json_schema.construction import Construction, RuleKey
+from stcc.compiler.frontends.json_schema.formula import TRUE
+from stcc.compiler.ir import Rule, RuleBuilder
+
+
+class _ArrayRule:
+    def __init__(self, construction: Construction, conditions: tuple[int, ...], name: str) -> None:
+        self.construction, self.formulas = construction, construction.formulas
+        self.builder = RuleBuilder(name, len(conditions))
+        self.ends = [self.builder.node() for _ in conditions]
+        self.after: dict[tuple[int, ...], int] = {}
+        self.items: dict[tuple[int, ...], int] = {}
+        self.queue: list[tuple[int, ...]] = []
+        for exit_, node in enumerate(self.ends):
+            self.builder.exit(node, exit_)
+
+    def build(self, conditions: tuple[int, ...]) -> Rule:
+        opened = self.builder.node()
+        self.builder.byte(0, 0x5B, 0x5B, opened)
+        opened = self.construction.gap(self.builder, opened)
+        self.close(opened, conditions)
+        self.builder.epsilon(opened, self.item(conditions))
+        while self.queue:
+            state = self.queue.pop()
+            node = self.construction.gap(self.builder, self.after[state])
+            self.close(node, state)
+            if self.construction.branches(tuple(self.formulas.substitute(formula, self.derivative) for formula in state)):
+                self.builder.epsilon(self.construction.separator(self.builder, self.after[state], b","), self.item(state))
+        return self.builder.build()
+
+    def close(self, node: int, state: tuple[int, ...]) -> None:
+        exit_ = self.construction.decided(state, self.final)
+        if exit_ >= 0:
+            self.builder.byte(node, 0x5D, 0x5D, self.ends[exit_])
+
+    def item(self, state: tuple[int, ...]) -> int:
+        """The node at which an item is read in ``state``."""
+        node = self.items.get(state)
+        if node is None:
+            node = self.items[state] = self.builder.node()
+            mixed = tuple(self.formulas.substitute(formula, self.derivative) for formula in state)
+            self.construction.value(self.builder, node, [(condition, self.after_item(residual))
+                                                         for residual, condition in self.construction.branches(mixed).items()])
+        return node
+
+    def after_item(self, state: tuple[int, ...]) -> int:
+        node = self.after.get(state)
+        if node is None:
+            self.construction.count_state(self.builder.name)
+            node = self.after[state] = self.builder.node()
+            self.queue.append(state)
+        return node
+
+    def derivative(self, atom: int) -> int:
+        """What ``atom`` asks after one more item, given what it asks of that item (``Sat``)."""
+        payload, formulas = self.formulas.payload(atom), self.formulas
+        if isinstance(payload, atoms.CountAtLeast):
+            return formulas.atom(atoms.CountAtLeast(payload.count - 1)) if payload.count > 1 else TRUE
+        if isinstance(payload, atoms.Items):
+            needed = payload.prefix[0] if payload.prefix else payload.rest
+            onward = formulas.atom(atoms.Items(payload.prefix[1:], payload.rest))
+            if len(payload.prefix) <= 1 and payload.rest == TRUE:
+                onward = TRUE
+            return formulas.conjunction([needed, onward])
+        if isinstance(payload, atoms.Contains):
+            found = formulas.atom(atoms.Contains(payload.formula, payload.count - 1)) if payload.count > 1 else TRUE
+            return formulas.if_then_else(payload.formula, found, atom)
+        return atom
+
+    def final(self, atom: int) -> int:
+        """The value of ``atom`` when no item follows."""
+        return TRUE if isinstance(self.formulas.payload(atom), atoms.Items) else FALSE
+
+
+def array_rule(construction: Construction, key: RuleKey, name: str) -> Rule:
+    """The rule of an array under ``key``'s conditions."""
+    return _ArrayRule(construction, key[1], name).build(key[1])
+
+

@@ -1,0 +1,227 @@
+"""The schema document: parsed once, every subschema numbered, every reference resolved, nothing fetched.
+
+In: a dict, a bool, JSON text or a pydantic model class. Out: a ``Document`` whose ``schemas`` are numbered on demand; equal subschemas without
+references share a number, so that equal places of a large document are one state later. Numbers are read as ``Decimal``, so that bounds
+stay exact. Other documents come from ``Options.schemas`` only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import referencing
+import referencing.exceptions
+import referencing.jsonschema
+
+from stcc.compiler.errors import BudgetError, SourceError
+from stcc.compiler.options import Options
+
+_REFERENCE_KEYWORDS = frozenset(("$ref", "$dynamicRef", "$recursiveRef", "$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$schema"))
+_DRAFTS = {
+    "http://json-schema.org/draft-03/schema": 3, "http://json-schema.org/draft-04/schema": 4, "http://json-schema.org/draft-06/schema": 6,
+    "http://json-schema.org/draft-07/schema": 7, "https://json-schema.org/draft/2019-09/schema": 2019,
+    "https://json-schema.org/draft/2020-12/schema": 2020,
+}
+_SPECIFICATIONS = {
+    4: referencing.jsonschema.DRAFT4, 6: referencing.jsonschema.DRAFT6, 7: referencing.jsonschema.DRAFT7,
+    2019: referencing.jsonschema.DRAFT201909, 2020: referencing.jsonschema.DRAFT202012,
+}
+_UNNAMED = "urn:stcc:schema"
+
+
+@dataclass(frozen=True)
+class Schema:
+    """One subschema: its contents, where it stands, the draft it follows, and what resolves its references."""
+
+    contents: Any
+    pointer: str
+    draft: int
+    resolver: Any
+
+
+def parse_schema(source: Any, max_depth: int = 128) -> Any:
+    """The schema as plain data (dict or bool, Decimals for fractions). Raises SourceError, and BudgetError past ``max_depth``."""
+    levels = 3 * max_depth  # a level of a schema is two or three of JSON: properties, a name, items
+    if isinstance(source, (bytes, str)):
+        value = _parse_text(source)
+        check_depth(value, levels)
+        return value
+    model = getattr(source, "model_json_schema", None)
+    value = model() if callable(model) and isinstance(source, type) else source
+    if isinstance(value, (Mapping, bool)):
+        check_depth(value, levels)
+        return _decimals(value)
+    raise SourceError(f"a schema is a dict, a bool, JSON text or a pydantic model class, not {type(source).__name__}")
+
+
+def _parse_text(source: bytes | str) -> Any:
+    try:
+        text = source.decode("utf-8-sig") if isinstance(source, bytes) else source
+        value = json.loads(text, parse_float=Decimal, parse_constant=_refuse_constant)
+    except UnicodeDecodeError as error:
+        raise SourceError("the schema is not UTF-8 text", pointer=f"offset {error.start}", hint="save it as UTF-8") from None
+    except json.JSONDecodeError as error:
+        raise SourceError(f"broken JSON: {error.msg}", pointer=f"line {error.lineno} column {error.colno}", hint="fix the text here") from None
+    except RecursionError:
+        raise BudgetError("the JSON text is nested too deeply to read", hint="flatten the schema with $defs and $ref") from None
+    if not isinstance(value, (dict, bool)):
+        raise SourceError(f"a schema is an object or a Boolean, not {json_type(value)}", pointer="#", hint="wrap it: {\"enum\": [...]} or {\"const\": ...}")
+    return value
+
+
+def _refuse_constant(name: str) -> Any:
+    raise SourceError(f"{name} is not JSON", hint="use a number, or leave the bound out")
+
+
+def check_depth(value: Any, levels: int) -> None:
+    """Raise BudgetError where containers nest deeper than ``levels``; iterative, so that no depth can exhaust the stack."""
+    layer = [value]
+    for _ in range(levels + 1):
+        layer = [item for container in layer if isinstance(container, (Mapping, list, tuple))
+                 for item in (container.values() if isinstance(container, Mapping) else container)]
+        if not layer:
+            return
+    raise BudgetError(f"the schema's JSON nests more than {levels} levels deep", pointer="#", hint="raise max_depth, or flatten it with $defs and $ref")
+
+
+def _decimals(value: Any) -> Any:
+    """``value`` with floats as Decimals (their shortest decimal spelling), containers copied."""
+    if isinstance(value, Mapping):
+        return {str(key): _decimals(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_decimals(item) for item in value]
+    if isinstance(value, float):
+        if value != value or value in (float("inf"), float("-inf")):
+            raise SourceError(f"{value} is not JSON", hint="use a finite number")
+        return Decimal(repr(value))
+    if value is None or isinstance(value, (str, int, Decimal)):
+        return value
+    raise SourceError(f"the schema holds a {type(value).__name__}, which is not JSON")
+
+
+def json_type(value: Any) -> str:
+    """The JSON type of plain data; integers are numbers."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, (int, float, Decimal)):
+        return "number"
+    return {str: "string", list: "array", dict: "object"}[type(value)]
+
+
+def escape_pointer(token: str) -> str:
+    """``token`` as one reference token of a JSON pointer (RFC 6901)."""
+    return token.replace("~", "~0").replace("/", "~1")
+
+
+def declared_draft(contents: Any, fallback: int) -> int:
+    """The draft that ``$schema`` names, ``fallback`` where it is absent or unknown."""
+    named = contents.get("$schema") if isinstance(contents, dict) else None
+    return _DRAFTS.get(named.rstrip("#"), fallback) if isinstance(named, str) else fallback
+
+
+class Document:
+    """Subschemas by number. ``number`` interns, ``schemas[n]`` describes."""
+
+    def __init__(self, contents: Any, options: Options) -> None:
+        self.options = options
+        self.schemas: list[Schema] = []
+        self._numbers: dict[tuple[Any, ...], int] = {}
+        self._content_keys: dict[int, tuple[int, bool]] = {}
+        self._contents: dict[Any, int] = {}
+        self._held: list[Any] = []
+        draft = declared_draft(contents, 2020)
+        registry: Any = referencing.Registry()
+        for uri, other in options.schemas.items():
+            registry = registry.with_resource(uri, self._resource(parse_schema(other, options.max_depth), draft))
+        base = contents.get("$id", contents.get("id") if draft == 4 else None) if isinstance(contents, dict) else None
+        base = base if isinstance(base, str) and base else _UNNAMED
+        resource = self._resource(contents, draft)
+        try:
+            registry = registry.with_resource(base, resource).with_resource(_UNNAMED, resource)
+            resolver = registry.resolver(base)
+        except Exception as error:  # referencing raises many kinds on malformed $id or $anchor
+            raise SourceError(f"the document's identifiers cannot be read: {error}", pointer="#", keyword="$id", hint="give $id an absolute URI") from None
+        self.root = self.number(contents, "#", draft, resolver)
+
+    @staticmethod
+    def _resource(contents: Any, draft: int) -> Any:
+        specification: Any = _SPECIFICATIONS.get(declared_draft(contents, draft), referencing.jsonschema.DRAFT202012)
+        return referencing.Resource(contents=contents, specification=specification)
+
+    def number(self, contents: Any, pointer: str, draft: int, resolver: Any) -> int:
+        """The number of subschema ``contents`` met at ``pointer``."""
+        if not isinstance(contents, (dict, bool)):
+            raise SourceError(f"a subschema is an object or a Boolean, not {json_type(contents)}", pointer=pointer, hint="write a schema here")
+        content, refers = self._content_key(contents)
+        base = id(resolver._registry), resolver._base_uri  # one document, one base: what relative references depend on
+        key = (content, draft, *(base if refers else ()))
+        number = self._numbers.get(key)
+        if number is None:
+            if pointer.count("/") > 2 * self.options.max_depth:
+                raise BudgetError(f"the schema is nested more than {self.options.max_depth} levels deep", pointer=pointer,
+                                  hint="raise max_depth, or flatten it with $defs and $ref")
+            number = self._numbers[key] = len(self.schemas)
+            self.schemas.append(Schema(contents, pointer, draft, resolver))
+        return number
+
+    def child(self, parent: Schema, contents: Any, *tokens: str | int) -> int:
+        """The number of a subschema found in ``parent`` under ``tokens``."""
+        resolver, draft = parent.resolver, parent.draft
+        if isinstance(contents, dict):
+            draft = declared_draft(contents, draft)
+            identifier = contents.get("id" if draft == 4 else "$id")
+            if isinstance(identifier, str):
+                resolver = self._inside(contents, draft, resolver, parent.pointer)
+        path = "/".join(escape_pointer(str(token)) for token in tokens)
+        return self.number(contents, f"{parent.pointer}/{path}", draft, resolver)
+
+    def _inside(self, contents: Any, draft: int, resolver: Any, pointer: str) -> Any:
+        try:
+            return resolver.in_subresource(self._resource(contents, draft))
+        except Exception as error:
+            raise SourceError(f"the identifier cannot be read: {error}", pointer=pointer, keyword="$id", hint="give $id a URI") from None
+
+    def reference(self, schema: Schema, keyword: str) -> int:
+        """The number of the schema that ``schema``'s ``$ref`` names. Raises SourceError where it leads nowhere."""
+        target = schema.contents[keyword]
+        if not isinstance(target, str):
+            raise SourceError("a reference is a string", pointer=schema.pointer, keyword=keyword)
+        try:
+            found = schema.resolver.lookup(target)
+        except (referencing.exceptions.Unresolvable, referencing.exceptions.NoSuchResource, ValueError, KeyError, IndexError, TypeError):
+            raise SourceError(f"{target!r} cannot be resolved", pointer=schema.pointer, keyword=keyword,
+                              hint="define it in this document, or pass its document in Options.schemas; nothing is fetched") from None
+        pointer = target if target.startswith("#") else f"{schema.pointer}/{keyword}"
+        return self.number(found.contents, pointer, declared_draft(found.contents, schema.draft), found.resolver)
+
+    def _content_key(self, value: Any) -> tuple[int, bool]:
+        """A number for equal contents (bottom-up, each object once), and whether references or identifiers occur inside."""
+        known = self._content_keys.get(id(value))
+        if known is not None:
+            return known
+        refers = False
+        key: Any
+        if isinstance(value, dict):
+            parts = []
+            for name, item in value.items():
+                part, inner = self._content_key(item)
+                refers = refers or inner or name in _REFERENCE_KEYWORDS
+                parts.append((name, part))
+            key = ("object", *parts)
+        elif isinstance(value, list):
+            keys = [self._content_key(item) for item in value]
+            refers = any(inner for _, inner in keys)
+            key = ("array", *(part for part, _ in keys))
+        else:
+            key = (json_type(value), value)
+        number = self._contents.setdefault(key, len(self._contents))
+        if isinstance(value, (dict, list)):
+            self._content_keys[id(value)] = (number, refers)
+            self._held.append(value)  # keeps id() unique while the table lives
+        return number, refers

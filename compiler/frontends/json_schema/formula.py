@@ -1,0 +1,182 @@
+"""Boolean formulas, hash-consed: what is still owed at a place in the output.
+
+A formula is an integer into one ``Formulas`` store: ``FALSE``, ``TRUE``, an atom, a negated atom, a conjunction or a disjunction (negation
+normal form). Equal formulas have equal numbers, so that equal residuals are one state. Conjunctions and disjunctions are flat, sorted,
+free of duplicates and of complementary pairs, and absorb (``a | a & b = a``). No pass here is exponential in the size of the shared graph,
+except where ``outcomes`` has that many different outcomes to report.
+
+>>> f = Formulas()
+>>> a, b = f.atom("a"), f.atom("b")
+>>> f.conjunction([a, f.negation(a)]) == FALSE, f.disjunction([a, f.conjunction([a, b])]) == a
+(True, True)
+>>> f.show(f.negation(f.conjunction([a, f.negation(b)])))
+"('b' | ~'a')"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+
+FALSE, TRUE = 0, 1
+_ATOM, _NOT, _AND, _OR = "atom", "not", "and", "or"
+
+
+class Formulas:
+    """A store of formulas; one per compile."""
+
+    def __init__(self) -> None:
+        self._nodes: list[tuple[str, object]] = [("false", None), ("true", None)]
+        self._index: dict[tuple[str, object], int] = {}
+        self._negations: dict[int, int] = {FALSE: TRUE, TRUE: FALSE}
+        self._atoms: dict[int, frozenset[int]] = {FALSE: frozenset(), TRUE: frozenset()}
+
+    def _intern(self, kind: str, payload: Hashable) -> int:
+        key = (kind, payload)
+        number = self._index.get(key)
+        if number is None:
+            number = self._index[key] = len(self._nodes)
+            self._nodes.append(key)
+        return number
+
+    def atom(self, payload: Hashable) -> int:
+        """The formula that is this atom."""
+        return self._intern(_ATOM, payload)
+
+    def payload(self, atom: int) -> object:
+        """What was given to ``atom``."""
+        return self._nodes[atom][1]
+
+    def negation(self, formula: int) -> int:
+        """``not formula``, in negation normal form."""
+        known = self._negations.get(formula)
+        if known is not None:
+            return known
+        kind, payload = self._nodes[formula]
+        if kind == _ATOM:
+            result = self._intern(_NOT, formula)
+        elif kind == _NOT:
+            result = payload  # type: ignore[assignment]
+        else:
+            parts = [self.negation(part) for part in payload]  # type: ignore[attr-defined]
+            result = self.disjunction(parts) if kind == _AND else self.conjunction(parts)
+        self._negations[formula] = result
+        self._negations[result] = formula
+        return result
+
+    def conjunction(self, parts: Iterable[int]) -> int:
+        """All of ``parts``."""
+        return self._combine(parts, _AND, _OR, TRUE, FALSE)
+
+    def disjunction(self, parts: Iterable[int]) -> int:
+        """Any of ``parts``."""
+        return self._combine(parts, _OR, _AND, FALSE, TRUE)
+
+    def _combine(self, parts: Iterable[int], kind: str, dual: str, neutral: int, absorbing: int) -> int:
+        members: set[int] = set()
+        for part in parts:
+            if part == absorbing:
+                return absorbing
+            if part == neutral:
+                continue
+            part_kind, payload = self._nodes[part]
+            members.update(payload if part_kind == kind else (part,))  # type: ignore[arg-type]
+        if not members:
+            return neutral
+        if len(members) > 1:
+            for member in members:
+                if self._negations.get(member) in members:
+                    return absorbing
+            members = {m for m in members
+                       if self._nodes[m][0] != dual or not any(x in members for x in self._nodes[m][1])}  # type: ignore[attr-defined]
+        if len(members) == 1:
+            return members.pop()
+        return self._intern(kind, tuple(sorted(members)))
+
+    def exactly_one(self, parts: Sequence[int]) -> int:
+        """One of ``parts`` and no other; a shared graph of size linear in ``parts``."""
+        none, one = TRUE, FALSE
+        for part in reversed(parts):
+            absent = self.negation(part)
+            one = self.disjunction([self.conjunction([part, none]), self.conjunction([absent, one])])
+            none = self.conjunction([absent, none])
+        return one
+
+    def atoms(self, formula: int) -> frozenset[int]:
+        """The atoms that occur in ``formula``."""
+        known = self._atoms.get(formula)
+        if known is None:
+            kind, payload = self._nodes[formula]
+            if kind == _ATOM:
+                known = frozenset((formula,))
+            elif kind == _NOT:
+                known = frozenset((payload,))  # type: ignore[arg-type]
+            else:
+                known = frozenset().union(*(self.atoms(part) for part in payload))  # type: ignore[attr-defined]
+            self._atoms[formula] = known
+        return known
+
+    def substitute(self, formula: int, replace: Callable[[int], int], memo: dict[int, int] | None = None) -> int:
+        """``formula`` with every atom replaced by ``replace(atom)``; pass one ``memo`` for calls that share ``replace``."""
+        memo = {} if memo is None else memo
+        known = memo.get(formula)
+        if known is not None:
+            return known
+        kind, payload = self._nodes[formula]
+        if kind == _ATOM:
+            result = replace(formula)
+        elif kind == _NOT:
+            result = self.negation(self.substitute(payload, replace, memo))  # type: ignore[arg-type]
+        elif kind in (_AND, _OR):
+            parts = (self.substitute(part, replace, memo) for part in payload)  # type: ignore[attr-defined]
+            result = self.conjunction(parts) if kind == _AND else self.disjunction(parts)
+        else:
+            result = formula
+        memo[formula] = result
+        return result
+
+    def assign(self, formula: int, atom: int, value: int) -> int:
+        """``formula`` with one atom replaced by the formula ``value``."""
+        if atom not in self.atoms(formula):
+            return formula
+        return self.substitute(formula, lambda other: value if other == atom else other)
+
+    def if_then_else(self, condition: int, then: int, otherwise: int) -> int:
+        """``condition ? then : otherwise``."""
+        if then == otherwise:
+            return then
+        return self.disjunction([self.conjunction([condition, then]), self.conjunction([self.negation(condition), otherwise])])
+
+    def outcomes(
+        self, formulas: tuple[int, ...], decides: Callable[[int], bool], memo: dict[tuple[int, ...], dict[tuple[int, ...], int]],
+    ) -> dict[tuple[int, ...], int]:
+        """Shannon expansion: what ``formulas`` can become once every atom for which ``decides(atom)`` holds is known.
+
+        Returns residual tuple -> the condition over the deciding atoms under which it arises. Conditions exclude each other; a tuple that is all FALSE is
+        left out. Linear in the number of distinct intermediate tuples (a shared decision diagram), which ``memo`` holds.
+        """
+        if not any(formulas):
+            return {}
+        known = memo.get(formulas)
+        if known is not None:
+            return known
+        deciding = min((a for f in formulas for a in self.atoms(f) if decides(a)), default=None)
+        if deciding is None:
+            result = {formulas: TRUE}
+        else:
+            high = self.outcomes(tuple(self.assign(f, deciding, TRUE) for f in formulas), decides, memo)
+            low = self.outcomes(tuple(self.assign(f, deciding, FALSE) for f in formulas), decides, memo)
+            result = {residual: self.if_then_else(deciding, high.get(residual, FALSE), low.get(residual, FALSE))
+                      for residual in (*high, *(r for r in low if r not in high))}
+        memo[formulas] = result
+        return result
+
+    def show(self, formula: int) -> str:
+        """The formula as text, for ``--emit`` and tests."""
+        kind, payload = self._nodes[formula]
+        if kind == _ATOM:
+            return repr(payload)
+        if kind == _NOT:
+            return "~" + self.show(payload)  # type: ignore[arg-type]
+        if kind in (_AND, _OR):
+            return "(" + (" & " if kind == _AND else " | ").join(self.show(part) for part in payload) + ")"  # type: ignore[attr-defined]
+        return kind

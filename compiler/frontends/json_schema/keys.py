@@ -1,0 +1,151 @@
+"""The key automaton of one object rule: declared names by trie, free names by class, at every position at once.
+
+A place where a key may be read has a vector ``declared`` (for each declared name the node to continue at, -1 where it may not come now)
+and a vector ``free`` (for each class of undeclared names likewise). A state is (trie state, the part of ``declared`` for the names below it,
+``free``): two places that agree below a trie state share it, so that the automaton is linear in the total key length times the number of
+places that really differ there. A free name can't spell a declared one: at a declared name's closing quote only ``declared`` counts.
+
+All texts start after the opening quote and include the closing one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from stcc.compiler import algebra
+from stcc.compiler.dfa import Dfa
+from stcc.compiler.errors import UnsupportedError
+from stcc.compiler.escape import json_escape
+
+_State = tuple[int, bytes, tuple[int, ...]]
+
+
+class KeyAutomaton:
+    """Built place by place (``place``), then once (``build``)."""
+
+    def __init__(self, names: Sequence[str], classes: Dfa | None) -> None:
+        """``names``: declared names; ``classes``: raw DFA that labels every admissible undeclared name with its class, None for none."""
+        spelled = {_encode(name): index for index, name in enumerate(names)}
+        self._trie = json_escape(algebra.literals(spelled), closing_quote=True) if names else _EMPTY
+        self._free = json_escape(classes, closing_quote=True) if classes is not None else _EMPTY
+        stacked = np.stack([self._trie.byte_class, self._free.byte_class])
+        pairs, inverse = np.unique(stacked, axis=1, return_inverse=True)
+        self._byte_class = inverse.reshape(-1).astype(np.uint8)
+        self._trie_rows = self._trie.table[:, pairs[0]]
+        self._free_rows = self._free.table[:, pairs[1]]
+        self._below = _labels_below(self._trie)
+        self._free_state = _paired_states(self._trie_rows, self._free_rows, self._trie.start, self._free.start)
+        self._numbers: dict[_State, int] = {}
+        self._pending: list[tuple[int, npt.NDArray[np.int32], tuple[int, ...]]] = []
+        self._rows: list[npt.NDArray[np.int32]] = []
+        self._labels: list[int] = []
+        self._free_bases: dict[tuple[int, ...], int] = {}
+
+    def place(self, declared: npt.NDArray[np.int32], free: tuple[int, ...]) -> int:
+        """The state from which a key is read at this place (numbers of ``build``'s DFA), -1 if no key may be."""
+        state = self._state(self._trie.start, declared, free if any(node >= 0 for node in free) else ())
+        while self._pending:
+            self._expand(*self._pending.pop())
+        return state
+
+    def _state(self, trie: int, declared: npt.NDArray[np.int32], free: tuple[int, ...]) -> int:
+        part = declared[self._below[trie]]
+        if not free and (part < 0).all():
+            return -1
+        key = (trie, part.tobytes(), free)
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self._rows)
+            self._rows.append(_NO_ROW)
+            label = int(self._trie.accept[trie])
+            self._labels.append(int(declared[label]) if label >= 0 else -1)
+            self._pending.append((trie, declared, free))
+        return number
+
+    def _expand(self, trie: int, declared: npt.NDArray[np.int32], free: tuple[int, ...]) -> None:
+        number = self._numbers[(trie, declared[self._below[trie]].tobytes(), free)]
+        below = self._free_state[trie] if free else -1
+        if below >= 0:
+            base = self._free_base(free)
+            onward = self._free_rows[below]
+            row = np.where(onward >= 0, onward + base, -1).astype(np.int32)
+        else:
+            row = np.full(self._trie_rows.shape[1], -1, np.int32)
+        for column in np.flatnonzero(self._trie_rows[trie] >= 0).tolist():
+            row[column] = self._state(int(self._trie_rows[trie, column]), declared, free)
+        self._rows[number] = row
+
+    def _free_base(self, free: tuple[int, ...]) -> int:
+        """First state of the copy of the class DFA whose labels lead to ``free``."""
+        base = self._free_bases.get(free)
+        if base is None:
+            base = self._free_bases[free] = len(self._rows)
+            targets = np.array([*free, -1], np.int32)
+            onward = self._free_rows
+            self._rows.extend(np.where(onward >= 0, onward + base, -1).astype(np.int32))
+            self._labels.extend(targets[self._free.accept].tolist())
+        return base
+
+    def build(self) -> tuple[Dfa, list[int]]:
+        """The DFA and the node of each of its labels."""
+        nodes = sorted({node for node in self._labels if node >= 0})
+        index = {node: label for label, node in enumerate(nodes)}
+        accept = np.array([index.get(node, -1) for node in self._labels], np.int32)
+        return Dfa(self._byte_class, np.array(self._rows, np.int32).reshape(len(self._rows), -1), accept), nodes
+
+
+_NO_ROW = np.zeros(0, np.int32)
+_EMPTY = Dfa(np.zeros(256, np.uint8), np.full((1, 1), -1, np.int32), np.full(1, -1, np.int32))
+
+
+def _encode(name: str) -> bytes:
+    try:
+        return name.encode()
+    except UnicodeEncodeError:
+        raise UnsupportedError(f"the property name {name!r} holds a lone surrogate, which UTF-8 cannot spell", keyword="properties",
+                               hint="rename the property") from None
+
+
+def _labels_below(dfa: Dfa) -> list[npt.NDArray[np.int32]]:
+    """For each state the labels it can still reach, rising. The DFA is acyclic."""
+    found: list[set[int] | None] = [None] * dfa.states
+    order: list[int] = []
+    stack = [dfa.start]
+    seen = {dfa.start}
+    while stack:  # preorder by last visit is not a topological order: postorder by two visits
+        state = stack.pop()
+        if state < 0:
+            order.append(~state)
+            continue
+        stack.append(~state)
+        for child in np.unique(dfa.table[state]).tolist():
+            if child >= 0 and child not in seen:
+                seen.add(child)
+                stack.append(child)
+    for state in order:
+        labels = {int(dfa.accept[state])} - {-1}
+        for child in np.unique(dfa.table[state]).tolist():
+            if child >= 0:
+                labels |= found[child] or set()
+        found[state] = labels
+    return [np.array(sorted(labels or ()), np.int32) for labels in found]
+
+
+def _paired_states(trie: npt.NDArray[np.int32], free: npt.NDArray[np.int32], trie_start: int, free_start: int) -> list[int]:
+    """For each trie state the class DFA's state after the same text, -1 where that is dead."""
+    paired = [-1] * trie.shape[0]
+    paired[trie_start] = free_start
+    stack = [trie_start]
+    seen = {trie_start}
+    while stack:
+        state = stack.pop()
+        for column in np.flatnonzero(trie[state] >= 0).tolist():
+            child = int(trie[state, column])
+            if child not in seen:
+                seen.add(child)
+                stack.append(child)
+                paired[child] = int(free[paired[state], column]) if paired[state] >= 0 else -1
+    return paired

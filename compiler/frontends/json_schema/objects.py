@@ -1,0 +1,168 @@
+"""Object rules by derivatives: read a member, and what remains is a formula over object atoms again.
+
+A state is (residual conditions, position): declared names come in order of appearance, so passing one by decides that it is absent;
+undeclared names come after all declared ones. The rule leaves through exit j at the ``}`` where condition j holds. Names are told apart by
+the key automaton: each declared name is its own class, undeclared ones are classed by the patterns and name conditions that look at them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stcc.compiler import algebra
+from stcc.compiler.dfa import Dfa
+from stcc.compiler.frontends.json_schema import atoms
+from stcc.compiler.frontends.json_schema.construction import Construction, RuleKey
+from stcc.compiler.frontends.json_schema.formula import FALSE, TRUE
+from stcc.compiler.frontends.json_schema.keys import KeyAutomaton
+from stcc.compiler.ir import Rule, RuleBuilder
+
+_State = tuple[tuple[int, ...], int]
+_NameClass = tuple[str | None, frozenset[str], frozenset[int]]
+"""A class of names: the declared name or None, the patterns it matches, the name conditions (formulas) it satisfies."""
+
+
+class _ObjectRule:
+    def __init__(self, construction: Construction, conditions: tuple[int, ...], order: tuple[str, ...], name: str) -> None:
+        self.construction, self.formulas, self.conditions = construction, construction.formulas, conditions
+        self.builder = RuleBuilder(name, len(conditions))
+        used = [self.formulas.payload(atom) for atom in sorted(set().union(*(self.formulas.atoms(c) for c in conditions)))]
+        self.order = order
+        self.has = [self.formulas.atom(atoms.Has(key)) for key in self.order]
+        self.patterns = sorted({pattern for payload in used if isinstance(payload, atoms.Members) for pattern, _ in payload.patterns})
+        self.name_conditions = sorted({payload.formula for payload in used if isinstance(payload, atoms.Names)})
+        self.declared = [self.class_of(key) for key in self.order]
+        self.properties = {payload: dict(payload.properties) for payload in used if isinstance(payload, atoms.Members)}
+        self.free_classes: list[_NameClass] = []
+        self.keys = KeyAutomaton(self.order, self.free_names())
+        self.after: dict[_State, int] = {}
+        self.values: dict[tuple[tuple[int, ...], int, int], int] = {}
+        self.queue: list[_State] = []
+        self.entries: list[tuple[int, int]] = []
+        self.ends = [self.builder.node() for _ in conditions]
+        for exit_, node in enumerate(self.ends):
+            self.builder.exit(node, exit_)
+
+    # ---- name classes
+
+    def class_of(self, key: str) -> _NameClass:
+        raw = key.encode("utf-8", "surrogatepass")
+        scalars = self.construction.scalars
+        return (key, frozenset(p for p in self.patterns if scalars.pattern(p).match(raw) >= 0),
+                frozenset(c for c in self.name_conditions if scalars.holds(self.string_condition(c), key)))
+
+    def string_condition(self, condition: int) -> int:
+        return self.construction.expander.restrict(condition, "string")
+
+    def free_names(self) -> Dfa | None:
+        """A raw DFA labelling undeclared names with their class in ``free_classes``; None where no undeclared name can be admitted."""
+        if not self.patterns and not self.name_conditions:
+            self.free_classes.append((None, frozenset(), frozenset()))
+            admitted = self.construction.branches(self.derived(self.conditions, self.free_classes[0]))
+            return algebra.utf8_strings() if admitted else None
+        scalars = self.construction.scalars
+        dfas = [scalars.pattern(p) for p in self.patterns] + [scalars.raw((self.string_condition(c),)) for c in self.name_conditions]
+        split = len(self.patterns)
+
+        def label(vector: tuple[int, ...]) -> int:
+            self.free_classes.append((None, frozenset(p for p, found in zip(self.patterns, vector[:split], strict=True) if found >= 0),
+                                      frozenset(c for c, found in zip(self.name_conditions, vector[split:], strict=True) if found >= 0)))
+            return len(self.free_classes) - 1
+
+        return algebra.product(dfas, label, universe=algebra.utf8_strings(), max_states=self.construction.expander.options.max_states,
+                               deadline=self.construction.deadline)
+
+    # ---- states
+
+    def build(self) -> Rule:
+        opened = self.builder.node()
+        self.builder.byte(0, 0x7B, 0x7B, opened)
+        self.state(self.construction.gap(self.builder, opened), None, (self.conditions, 0))
+        while self.queue:
+            state = self.queue.pop()
+            self.state(self.construction.gap(self.builder, self.after[state]), self.after[state], state)
+        dfa, nodes = self.keys.build()
+        base = self.builder.embed(dfa, nodes) if self.entries and dfa.states else 0
+        for node, entry in self.entries:
+            self.builder.epsilon(node, base + entry)
+        return self.builder.build()
+
+    def state(self, node: int, after: int | None, state: _State) -> None:
+        """What may follow at ``node``: the closing brace, or a member (behind a comma if ``after`` is a node)."""
+        conditions, position = state
+        declared = np.full(len(self.order), -1, np.int32)
+        for index in range(position, len(self.order)):
+            if not any(conditions):
+                break
+            declared[index] = self.member(conditions, index, index)
+            conditions = tuple(self.formulas.assign(formula, self.has[index], FALSE) for formula in conditions)
+        exit_ = self.construction.decided(conditions, self.final)
+        if exit_ >= 0:
+            self.builder.byte(node, 0x7D, 0x7D, self.ends[exit_])
+        free: tuple[int, ...] = ()
+        if any(conditions):
+            free = tuple(self.member(conditions, len(self.order), ~number) for number in range(len(self.free_classes)))
+        entry = self.keys.place(declared, free)
+        if entry >= 0:
+            quoted = self.builder.node()
+            behind = node if after is None else self.construction.separator(self.builder, after, b",")
+            self.builder.byte(behind, 0x22, 0x22, quoted)
+            self.entries.append((quoted, entry))
+
+    def member(self, conditions: tuple[int, ...], position: int, number: int) -> int:
+        """The node after the closing quote of a name: declared name ``number``, or free class ``~number``; -1 if no value could follow."""
+        key = (conditions, position, number)
+        node = self.values.get(key)
+        if node is None:
+            name_class = self.declared[number] if number >= 0 else self.free_classes[~number]
+            branches = self.construction.branches(self.derived(conditions, name_class))
+            node = -1
+            if branches:
+                node = self.builder.node()
+                following = min(position + 1, len(self.order))
+                self.construction.value(self.builder, self.construction.separator(self.builder, node, b":"),
+                                        [(condition, self.after_member((residual, following))) for residual, condition in branches.items()])
+            self.values[key] = node
+        return node
+
+    def after_member(self, state: _State) -> int:
+        node = self.after.get(state)
+        if node is None:
+            self.construction.count_state(self.builder.name)
+            node = self.after[state] = self.builder.node()
+            self.queue.append(state)
+        return node
+
+    # ---- derivatives
+
+    def derived(self, conditions: tuple[int, ...], name_class: _NameClass) -> tuple[int, ...]:
+        """The conditions after a member whose name is of ``name_class``, over ``Sat`` of its value and object atoms."""
+        memo: dict[int, int] = {}
+        return tuple(self.formulas.substitute(formula, lambda atom: self.derivative(atom, name_class), memo) for formula in conditions)
+
+    def derivative(self, atom: int, name_class: _NameClass) -> int:
+        payload, formulas = self.formulas.payload(atom), self.formulas
+        key, patterns, names = name_class
+        if isinstance(payload, atoms.Has):
+            return TRUE if payload.key == key else atom
+        if isinstance(payload, atoms.CountAtLeast):
+            return formulas.atom(atoms.CountAtLeast(payload.count - 1)) if payload.count > 1 else TRUE
+        if isinstance(payload, atoms.Names):
+            return atom if payload.formula in names else FALSE
+        if isinstance(payload, atoms.Members):
+            needed = [formula for pattern, formula in payload.patterns if pattern in patterns]
+            declared = self.properties[payload].get(key) if key is not None else None
+            if declared is not None:
+                needed.append(declared)
+            return formulas.conjunction([atom, *(needed if needed or declared is not None else (payload.extra,))])
+        return atom
+
+    def final(self, atom: int) -> int:
+        """The value of ``atom`` when no member follows."""
+        return TRUE if isinstance(self.formulas.payload(atom), (atoms.Members, atoms.Names)) else FALSE
+
+
+def object_rule(construction: Construction, key: RuleKey, name: str) -> Rule:
+    """The rule of an object under ``key``'s conditions, names in ``key``'s order."""
+    _, conditions, order = key
+    return _ObjectRule(construction, conditions, order, name).build()

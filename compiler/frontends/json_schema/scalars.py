@@ -1,0 +1,125 @@
+"""Scalars: the DFA of a string or a number under several exclusive conditions at once.
+
+In: formulas over one scalar type's atoms. Out: one minimal DFA whose label tells which condition holds, by a reachable product of the
+atoms' DFAs; texts for which none holds are not accepted. Strings are worked on raw and pass through the JSON escape step last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from stcc.compiler import algebra
+from stcc.compiler.dfa import Dfa
+from stcc.compiler.errors import CompileError, UnsupportedError
+from stcc.compiler.escape import json_escape
+from stcc.compiler.frontends.json_schema import atoms
+from stcc.compiler.frontends.json_schema.formula import FALSE, TRUE, Formulas
+from stcc.compiler.frontends.regex import compile_pattern
+from stcc.compiler.options import Deadline, Options
+from stcc.compiler.scalars import formats, numbers
+
+
+class ScalarLanguages:
+    """DFAs of scalar conditions, memoised for one compile."""
+
+    def __init__(self, formulas: Formulas, options: Options, deadline: Deadline, pattern_places: dict[str, str]) -> None:
+        self._formulas, self._options, self._deadline, self._places = formulas, options, deadline, pattern_places
+        self._raw: dict[tuple[int, ...], Dfa] = {}
+        self._spelled: dict[tuple[int, ...], Dfa] = {}
+        self._numbers: dict[tuple[int, ...], Dfa] = {}
+        self._atoms: dict[int, Dfa] = {}
+
+    def strings(self, conditions: tuple[int, ...]) -> Dfa:
+        """JSON spelling after the opening quote, the closing one included; label j where condition j holds."""
+        known = self._spelled.get(conditions)
+        if known is None:
+            known = self._spelled[conditions] = _any_string() if conditions == (TRUE,) else json_escape(self.raw(conditions), closing_quote=True)
+        return known
+
+    def raw(self, conditions: tuple[int, ...]) -> Dfa:
+        """Raw UTF-8 content of strings; label j where condition j holds."""
+        known = self._raw.get(conditions)
+        if known is None:
+            known = self._raw[conditions] = self._product(conditions, algebra.utf8_strings())
+        return known
+
+    def numbers(self, conditions: tuple[int, ...]) -> Dfa:
+        """JSON numbers; label j where condition j holds. Exponents are spelled only where nothing constrains the value."""
+        known = self._numbers.get(conditions)
+        if known is None:
+            free = not any(self._formulas.atoms(condition) for condition in conditions)
+            universe = numbers.all_numbers() if free else numbers.plain_numbers()
+            known = self._numbers[conditions] = self._product(conditions, universe)
+        return known
+
+    def holds(self, condition: int, text: str) -> bool:
+        """Whether the string ``text`` satisfies a formula over string atoms."""
+        raw = _utf8(text)
+        result = self._formulas.substitute(condition, lambda atom: TRUE if self._atom(atom).match(raw) >= 0 else FALSE)
+        return result == TRUE
+
+    def pattern(self, pattern: str) -> Dfa:
+        """The DFA of an ECMA-262 pattern in search mode; errors name the schema it stands in."""
+        try:
+            return compile_pattern(pattern, dialect="ecma", mode="search", max_states=self._options.max_states, deadline=self._deadline)
+        except CompileError as error:
+            raise type(error)(f"{pattern!r} at {error.pointer}: {error.message}", pointer=self._places.get(pattern, "#"), keyword="pattern",
+                              hint=error.hint) from None
+
+    def _product(self, conditions: tuple[int, ...], universe: Dfa) -> Dfa:
+        formulas = self._formulas
+        used = sorted(set().union(*(formulas.atoms(condition) for condition in conditions)))
+
+        def label(vector: tuple[int, ...]) -> int:
+            truth = {atom: (TRUE if found >= 0 else FALSE) for atom, found in zip(used, vector, strict=True)}
+            memo: dict[int, int] = {}
+            return next((j for j, condition in enumerate(conditions) if formulas.substitute(condition, truth.__getitem__, memo) == TRUE), -1)
+
+        if not used:
+            return universe if conditions[0] == TRUE else algebra.relabel(universe, {0: label(())})
+        return algebra.product([self._atom(atom) for atom in used], label, universe=universe, max_states=self._options.max_states,
+                               deadline=self._deadline)
+
+    def _atom(self, atom: int) -> Dfa:
+        known = self._atoms.get(atom)
+        if known is None:
+            payload = self._formulas.payload(atom)
+            known = self._atoms[atom] = self.pattern(payload.pattern) if isinstance(payload, atoms.StringPattern) else _ATOMS[type(payload)](payload)
+        return known
+
+
+def _any_string() -> Dfa:
+    global _ANY_STRING
+    if _ANY_STRING is None:
+        _ANY_STRING = json_escape(algebra.utf8_strings(), closing_quote=True)
+    return _ANY_STRING
+
+
+_ANY_STRING: Dfa | None = None
+
+
+def _utf8(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise UnsupportedError(f"{text!r} holds a lone surrogate, which UTF-8 cannot spell", keyword="const",
+                               hint="remove it, or replace it by U+FFFD") from None
+
+
+def _format(payload: atoms.StringFormat) -> Dfa:
+    dfa = formats.string_format(payload.name)
+    assert dfa is not None  # the expander only makes atoms of known formats
+    return dfa
+
+
+_ATOMS: dict[type, Callable[[Any], Dfa]] = {
+    atoms.StringIn: lambda p: algebra.literals({_utf8(value): 0 for value in p.values}),
+    atoms.StringLength: lambda p: algebra.length_between(p.low, p.high),
+    atoms.StringFormat: _format,
+    atoms.NumberIntegral: lambda p: numbers.integers(),
+    atoms.NumberAtLeast: lambda p: numbers.at_least(p.bound, p.exclusive),
+    atoms.NumberAtMost: lambda p: numbers.at_most(p.bound, p.exclusive),
+    atoms.NumberMultiple: lambda p: numbers.multiple_of(p.factor),
+    atoms.NumberEquals: lambda p: numbers.equal_to(p.value),
+}

@@ -1,0 +1,148 @@
+"""The pipeline, source to artifact, as a list a reader can recite.
+
+    source -> grammar -> trimmed -> inlined -> machine -> artifact (-> bound, once a vocabulary)
+
+Every stage is a pure function in the module named after it; ``Trace`` keeps each stage's value for ``--emit`` and its time for ``--time-passes``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from stcc.compiler.binding.bind import bind
+from stcc.compiler.dfa import Dfa
+from stcc.compiler.errors import CompileError, SourceError
+from stcc.compiler.frontends.json_schema import Notes, schema_grammar
+from stcc.compiler.frontends.json_schema.document import parse_schema
+from stcc.compiler.frontends.outlines import outlines_pattern
+from stcc.compiler.frontends.regex import compile_pattern
+from stcc.compiler.inline import inline
+from stcc.compiler.ir import Grammar, RuleBuilder
+from stcc.compiler.machine import link
+from stcc.compiler.options import Deadline, Options
+from stcc.compiler.trim import trim
+from stcc.formats import Artifact, Vocabulary
+
+Value = TypeVar("Value")
+STAGES = ("grammar", "trimmed", "inlined", "machine", "actions")
+_NO_NOTES = Notes([], [])
+
+
+@dataclass
+class Trace:
+    """What happened in one compile: seconds and value of each stage, in order."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    values: dict[str, Any] = field(default_factory=dict)
+
+    def stage(self, name: str, run: Callable[[], Value]) -> Value:
+        """Run one stage under ``name``."""
+        started = time.perf_counter()
+        value = run()
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
+        self.values[name] = value
+        return value
+
+
+def compile_json_schema(
+    schema: Any, *, options: Options | None = None, vocabularies: Iterable[Vocabulary] = (), source: str = "<schema>", trace: Trace | None = None,
+) -> Artifact:
+    """Compile a JSON Schema (a dict, a bool, JSON text or a pydantic model class), bound to each of ``vocabularies``.
+
+    Raises CompileError: SourceError, UnsupportedError, UnsatisfiableError or BudgetError, each naming pointer, keyword and what to do.
+    """
+    options = options or Options()
+    if options.dialect == "outlines":
+        return _from_outlines(schema, options, vocabularies, source, trace)
+    run = _Run("json_schema", source, options, trace)
+
+    def build() -> Grammar:
+        grammar, run.notes = schema_grammar(schema, options, run.deadline)
+        return grammar
+
+    return run.artifact(build, _schema_text(schema), vocabularies)
+
+
+def compile_regex(
+    pattern: str, *, options: Options | None = None, vocabularies: Iterable[Vocabulary] = (), source: str = "<pattern>", trace: Trace | None = None,
+) -> Artifact:
+    """Compile a regular expression that the whole output matches (``re.fullmatch``); ``options.dialect`` is ``python`` (default) or ``ecma``."""
+    options = options or Options()
+    if not isinstance(pattern, str):
+        raise SourceError(f"a pattern is a string, not {type(pattern).__name__}", source=source)
+    run = _Run("regex", source, options, trace)
+    return run.artifact(lambda: _pattern_grammar(pattern, options, run.deadline), pattern.encode("utf-8", "surrogatepass"), vocabularies)
+
+
+def _from_outlines(schema: Any, options: Options, vocabularies: Iterable[Vocabulary], source: str, trace: Trace | None) -> Artifact:
+    run = _Run("json_schema", source, options, trace)
+
+    def build() -> Grammar:
+        return _pattern_grammar(outlines_pattern(parse_schema(schema, options.max_depth)), options, run.deadline)
+
+    return run.artifact(build, _schema_text(schema), vocabularies)
+
+
+def _pattern_grammar(pattern: str, options: Options, deadline: Deadline) -> Grammar:
+    dialect = options.dialect if options.dialect in ("python", "ecma") else "python"
+    return dfa_grammar(compile_pattern(pattern, dialect=dialect, mode="fullmatch", max_states=options.max_states, deadline=deadline), "#")
+
+
+def dfa_grammar(dfa: Dfa, name: str) -> Grammar:
+    """The one-rule grammar of a DFA's language."""
+    builder = RuleBuilder(name)
+    end = builder.node()
+    builder.exit(end, 0)
+    builder.scan(0, dfa, [end] * (int(dfa.accept.max()) + 1))
+    return Grammar((builder.build(),))
+
+
+def _schema_text(schema: Any) -> bytes:
+    """What the source digest is taken over: the text as given, else its canonical JSON."""
+    if isinstance(schema, bytes):
+        return schema
+    if isinstance(schema, str):
+        return schema.encode("utf-8", "surrogatepass")
+    model = getattr(schema, "model_json_schema", None)
+    plain = model() if callable(model) and isinstance(schema, type) else schema
+    try:
+        return json.dumps(plain, separators=(",", ":"), default=str).encode("utf-8", "surrogatepass")
+    except (TypeError, ValueError, RecursionError):  # the front end says what is wrong with it
+        return b""
+
+
+class _Run:
+    """One compile under way."""
+
+    def __init__(self, kind: str, source: str, options: Options, trace: Trace | None) -> None:
+        self.kind, self.source, self.options = kind, source, options
+        self.trace = trace or Trace()
+        self.deadline = Deadline(options.time_limit)
+        self.notes = _NO_NOTES
+
+    def artifact(self, build: Callable[[], Grammar], digest_of: bytes, vocabularies: Iterable[Vocabulary]) -> Artifact:
+        """The passes after the front end."""
+        options, deadline, stage = self.options, self.deadline, self.trace.stage
+        try:
+            grammar = stage("grammar", build)
+            trimmed = stage("trimmed", lambda: trim(grammar))
+            inlined = stage("inlined", lambda: inline(trimmed, options.max_states))
+            machine = stage("machine", lambda: link(inlined, options, deadline))
+        except CompileError as error:
+            raise error.with_source(self.source) from error.__cause__
+        except RecursionError:
+            raise SourceError("the source nests too deeply", source=self.source, hint="flatten it with $defs and $ref") from None
+        metadata = {
+            "source": self.source if self.source.startswith("<") else self.source.replace("\\", "/").rsplit("/", 1)[-1],
+            "source_sha256": hashlib.sha256(digest_of).hexdigest(), "options": options.recorded(),
+            "warnings": self.notes.warnings, "unenforced": self.notes.unenforced,
+        }
+        artifact = Artifact.create(self.kind, machine, metadata)
+        for vocabulary in vocabularies:
+            artifact = stage("actions", lambda artifact=artifact, vocabulary=vocabulary: bind(artifact, vocabulary))  # type: ignore[misc]
+        return artifact
