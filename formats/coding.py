@@ -1,0 +1,141 @@
+"""How numbers are made small before zlib sees them: narrow types, zigzag, differences, and rows that repeat.
+
+Every coding here has an exact inverse, both are array operations, and what is stored is always unsigned (``u8``, ``u16`` or ``u32``).
+Decoders take hostile arrays: they raise ``ValueError`` (the caller knows the section's name) instead of wrapping around.
+
+>>> undelta(delta(np.array([7, 6, 6, 9], np.int32))).tolist()
+[7, 6, 6, 9]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+Int32 = npt.NDArray[np.int32]
+Int64 = npt.NDArray[np.int64]
+
+INT32_LIMIT = 1 << 31
+
+
+def narrow(values: Array) -> Array:
+    """The same numbers in the narrowest of uint8, uint16, uint32.
+
+    Raises:
+        ValueError: one is negative or takes more than 32 bits.
+    """
+    low, high = (int(values.min()), int(values.max())) if values.size else (0, 0)
+    if low < 0 or high >= 1 << 32:
+        raise ValueError(f"{low}..{high} does not fit 32 unsigned bits")
+    return values.astype(np.uint8 if high < 1 << 8 else np.uint16 if high < 1 << 16 else np.uint32)
+
+
+def zigzag(values: Array) -> Int64:
+    """0, -1, 1, -2, ... -> 0, 1, 2, 3, ..."""
+    wide = values.astype(np.int64)
+    return (wide << 1) ^ (wide >> 63)
+
+
+def unzigzag(codes: Array) -> Int64:
+    """Inverse of ``zigzag``."""
+    wide = codes.astype(np.int64)
+    return (wide >> 1) ^ -(wide & 1)
+
+
+def to_int32(values: Array) -> Int32:
+    """``values`` as int32.
+
+    Raises:
+        ValueError: one does not fit.
+    """
+    if values.size and values.dtype != np.int32 and not (int(values.min()) >= -INT32_LIMIT and int(values.max()) < INT32_LIMIT):
+        raise ValueError("a number does not fit 32 bits")
+    return values.astype(np.int32)
+
+
+def delta(values: Array) -> Array:
+    """Each number less the one before it (the first less 0), zigzag, narrow."""
+    return narrow(zigzag(np.diff(values.astype(np.int64), prepend=0)))
+
+
+def undelta(codes: Array) -> Int32:
+    """Inverse of ``delta``.
+
+    Raises:
+        ValueError: a number does not fit int32.
+    """
+    return to_int32(np.cumsum(unzigzag(codes)))
+
+
+def offsets(lengths: Array) -> Int32:
+    """int32 ``[n + 1]``: 0, then the sums of ``lengths``.
+
+    Raises:
+        ValueError: the total does not fit int32.
+    """
+    sums = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, dtype=np.int64, out=sums[1:])
+    return to_int32(sums)
+
+
+def first_uses(keys: Iterable[Hashable]) -> tuple[Int64, Int64]:
+    """Number equal keys alike, by first appearance.
+
+    Returns:
+        The number of each key, and the position of each number's first appearance.
+    """
+    numbers: dict[Hashable, int] = {}
+    ids: list[int] = []
+    first: list[int] = []
+    for position, key in enumerate(keys):
+        number = numbers.setdefault(key, len(numbers))
+        if number == len(first):
+            first.append(position)
+        ids.append(number)
+    return np.array(ids, np.int64), np.array(first, np.int64)
+
+
+def spread(starts: Int32, lengths: Int32) -> tuple[Int32, Int32]:
+    """Where each element of the spans ``starts[i] .. starts[i] + lengths[i]``, one after the other, comes from.
+
+    Returns:
+        int32 ``[total]`` positions, and int32 ``[spans + 1]`` offsets of the spans in them.
+
+    Raises:
+        ValueError: the total does not fit int32.
+    """
+    bounds = offsets(lengths)
+    positions = np.repeat(starts - bounds[:-1], lengths)
+    positions += np.arange(len(positions), dtype=np.int32)
+    return positions, bounds
+
+
+# Targets. A number below ``states`` names a state and is stored relative to the state it is listed at, so that chains of states have equal
+# rows; other numbers, and the dead value -1, are stored as they are:  0 dead;  2 e + 2: number states + e;  2 z + 1: state + unzigzag(z).
+
+
+def relative(values: Array, at: Array, states: int) -> Int64:
+    """Codes of ``values`` (-1, a state, or ``states`` and up) listed at the states ``at``."""
+    wide = values.astype(np.int64)
+    return np.where(wide < 0, 0, np.where(wide < states, 2 * zigzag(wide - at) + 1, 2 * (wide - states) + 2))
+
+
+def relative_parts(codes: Array, states: int) -> tuple[Int32, Int32]:
+    """What decodes ``relative``: the value is ``base + follows * state``.
+
+    Returns:
+        int32 ``base`` and int32 ``follows`` (0 or 1), in the shape of ``codes``.
+
+    Raises:
+        ValueError: a code is so large that the sum may not fit int32.
+    """
+    wide = codes.astype(np.int64)
+    follows = wide & 1
+    base = np.where(follows == 1, unzigzag(wide >> 1), np.where(wide == 0, -1, (wide >> 1) - 1 + states))
+    if base.size and not (int(base.min()) >= -(INT32_LIMIT >> 1) and int(base.max()) < INT32_LIMIT >> 1):
+        raise ValueError("a target is out of range")
+    return base.astype(np.int32), follows.astype(np.int32)

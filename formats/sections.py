@@ -1,0 +1,49 @@
+"""Reading a family of sections, such as ``machine.*``: by short name, with what went wrong said of the file."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from stcc.formats.coding import Array
+from stcc.formats.container import Container, memory_limit
+from stcc.formats.errors import ContentError, FormatError, LimitError
+
+
+@dataclass(frozen=True)
+class SectionReader:
+    """The sections of ``box`` whose names start with ``prefix``."""
+
+    box: Container
+    prefix: str
+
+    @property
+    def file(self) -> str:
+        """The file's name, for messages."""
+        return self.box.file
+
+    def take(self, name: str, *, dtype: str = "", dimensions: int = 1, optional: bool = False) -> Array:
+        """The array of a section, as ``Container.array``; an empty one if an ``optional`` section is not there."""
+        full = self.prefix + name
+        if optional and full not in self.box.sections:
+            return np.zeros(0, np.uint8)
+        return self.box.array(full, dtype, dimensions)
+
+    def reserve(self, size: int, name: str) -> None:
+        """Raise LimitError if decoding section ``name`` into ``size`` bytes is more than the file may cost (promise P9)."""
+        limit = memory_limit(self.box.size)
+        if size > limit:
+            raise LimitError(self.file, f"section {self.prefix}{name}", f"it would decode to {size:,} bytes; at most {limit:,} are allowed")
+
+    @contextlib.contextmanager
+    def checked(self) -> Iterator[None]:
+        """Turn what a decoder finds wrong (a ValueError) into a ContentError of this family."""
+        try:
+            yield
+        except FormatError:
+            raise
+        except ValueError as error:
+            raise ContentError(self.file, self.prefix.rstrip("."), str(error)) from error
