@@ -1,12 +1,12 @@
 """The single-stream decode loop on MLX: a sampled token and the text it forces go through the model in one pass (Theorem 19).
 
 In: an mlx-lm model, a grammar with a vocabulary, and the prompt's tokens. Out: a ``Generation`` that yields one ``Span`` a pass as it is
-produced and ends with a stop reason and statistics. Afterwards every token was allowed by the matcher when it was emitted, and ``valid`` says
-whether the text is a whole output; it is asked of the matcher, never assumed.
+produced and ends with a stop reason and statistics. Afterwards every token was allowed by the matcher when it was emitted, and
+``valid`` says whether the text is a whole output; it is asked of the matcher, never assumed.
 
-The tokens are those of token-by-token decoding under the same policy (``forcing="step"``, the reference decoder of Theorem 19): forced text depends on
-the machine and the tokenizer alone, so that feeding it early changes no choice. Passes: one per sampled token, the prompt's included; none for
-forced text, and none for an ending that the grammar forces. In floating point the two differ by rounding only.
+The tokens are those of token-by-token decoding under the same policy (``forcing="step"``, the reference decoder of Theorem 19): forced
+text depends on the machine and the tokenizer alone, so that feeding it early changes no choice. Passes: one per sampled token, the
+prompt's included; none for forced text, and none for an ending that the grammar forces. In floating point the two differ by rounding only.
 
     prompt + {"name":"   ->  Maria   ->   ","age":   ->  34 ...        each arrow is one pass; what the grammar forces rides along
 
@@ -26,9 +26,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-
 from stcc.runtime.bitmask import allocate_token_bitmask, apply_token_bitmask
-from stcc.runtime.errors import ConstraintError
+from stcc.runtime.errors import ConstraintError, VocabularyRequired
 
 if TYPE_CHECKING:
     from stcc.runtime.grammar import Grammar
@@ -36,8 +35,8 @@ if TYPE_CHECKING:
 
 Forcing = Literal["span", "step", "off"]
 StopReason = Literal["stop", "complete", "length", "not_finite", "dead_end"]
-"""``stop``: the model chose a stop token. ``complete``: nothing may follow. ``length``: the token limit ended an output that could have gone on.
-``not_finite``: the logits held NaN, or infinity where a token is allowed. ``dead_end``: no token of the vocabulary may follow."""
+"""``stop``: the model chose a stop token. ``complete``: nothing may follow. ``length``: the token limit ended an output that could have
+gone on. ``not_finite``: the logits held NaN, or infinity where a token is allowed. ``dead_end``: no token of the vocabulary may follow."""
 
 PREFILL_TOKENS = 512
 """Prompt tokens per pass: bounds the prompt's activations, and changes no result."""
@@ -45,14 +44,23 @@ MAX_SEED = (1 << 31) - 1
 
 
 class DecodeError(ConstraintError):
-    """A generation that cannot start or go on as asked."""
+    """A generation that cannot start or go on as asked.
+
+    Attributes:
+        message: what is wrong, one sentence.
+        hint: what to do next, one sentence.
+    """
+
+    def __init__(self, message: str, hint: str) -> None:
+        self.message, self.hint = message, hint
+        super().__init__(f"{message} ({hint})")
 
 
 class EmptyPromptError(DecodeError):
     """There is no token to condition the first one on."""
 
     def __init__(self) -> None:
-        super().__init__("the prompt has no tokens, so the model has nothing to continue (give at least the begin-of-text token)")
+        super().__init__("the prompt has no tokens, so the model has nothing to continue", "give at least the begin-of-text token")
 
 
 class NarrowHeadError(DecodeError):
@@ -65,8 +73,8 @@ class NarrowHeadError(DecodeError):
 
     def __init__(self, head: int, size: int) -> None:
         self.head, self.size = head, size
-        super().__init__(f"the model scores {head} tokens and the vocabulary has {size}: they are of different models "
-                         "(prepare the vocabulary from this model's folder: stcc vocab FOLDER -o model.stv)")
+        super().__init__(f"the model scores {head} tokens and the vocabulary has {size}: they are of different models",
+                         "prepare the vocabulary from this model's folder: stcc vocab FOLDER -o model.stv")
 
 
 @dataclass(frozen=True)
@@ -88,11 +96,11 @@ class Sampling:
 
     def __post_init__(self) -> None:
         if not 0 <= self.temperature < float("inf"):
-            raise DecodeError(f"temperature {self.temperature} is not a number from 0 up")
+            raise DecodeError(f"temperature {self.temperature} is out of range", "give a number from 0, which is greedy, up")
         if not 0 < self.top_p <= 1:
-            raise DecodeError(f"top_p {self.top_p} is not above 0 and at most 1")
+            raise DecodeError(f"top_p {self.top_p} is out of range", "give a number above 0 and at most 1")
         if not 0 <= self.seed <= MAX_SEED:
-            raise DecodeError(f"seed {self.seed} is not from 0 to {MAX_SEED}")
+            raise DecodeError(f"seed {self.seed} is out of range", f"give one from 0 to {MAX_SEED}")
 
 
 @dataclass(frozen=True)
@@ -102,12 +110,19 @@ class Span:
     Attributes:
         sampled: the chosen token; None for the text that the grammar forces before anything is chosen.
         forced: the tokens after it that the grammar leaves no choice about.
-        text: the bytes of all of them.
+        sampled_text: the chosen token's bytes.
+        forced_text: the bytes of the forced ones.
     """
 
     sampled: int | None
     forced: tuple[int, ...]
-    text: bytes
+    sampled_text: bytes
+    forced_text: bytes
+
+    @property
+    def text(self) -> bytes:
+        """The bytes of all the span's tokens."""
+        return self.sampled_text + self.forced_text
 
     @property
     def tokens(self) -> list[int]:
@@ -207,7 +222,8 @@ class Chooser:
             self._draws += 1
             token = self._sampler(masked - mx.logsumexp(masked, axis=-1, keepdims=True))
         mx.eval(token, sound)
-        return int(token.item()) if bool(sound.item()) else None
+        chosen: Any = token.item()
+        return int(chosen) if bool(sound.item()) else None
 
 
 class Generation:
@@ -224,10 +240,11 @@ class Generation:
         if not len(prompt_tokens):
             raise EmptyPromptError
         if forcing not in ("span", "step", "off"):
-            raise DecodeError(f"forcing {forcing!r} is not 'span', 'step' or 'off'")
-        self._grammar, self._forcing, self._max_tokens = grammar, forcing, max_tokens
+            raise DecodeError(f"forcing {forcing!r} is unknown", "give span, step or off")
+        if grammar.vocabulary is None:
+            raise VocabularyRequired(grammar.name)
+        self._grammar, self._forcing, self._max_tokens, self._vocabulary = grammar, forcing, max_tokens, grammar.vocabulary
         self._matcher: Matcher = grammar.matcher(max_tokens=max_tokens, canonical=forcing != "off")
-        self._vocabulary = self._matcher.vocabulary
         self._bitmask = allocate_token_bitmask(1, self._vocabulary.size)
         self._stops = allocate_token_bitmask(1, self._vocabulary.size)
         self._stops[:] = 0
@@ -258,12 +275,12 @@ class Generation:
     @property
     def text(self) -> bytes:
         """The bytes of ``tokens``."""
-        return b"".join(self._vocabulary.token(token) for token in self.tokens)
+        return b"".join(map(self._vocabulary.token, self.tokens))
 
     @property
     def valid(self) -> bool:
         """Whether ``text`` is a whole output of the grammar."""
-        return bool(self._matcher.is_accepting() or self._matcher.is_terminated())
+        return self._matcher.is_accepting()
 
     def _run(self, prompt: list[int]) -> Iterator[Span]:
         opening = self._emit(None)
@@ -330,11 +347,12 @@ class Generation:
             if not self._matcher.accept_token(token):  # a plan ends early where the budget leaves no room for it
                 forced = forced[:position]
                 break
+        sampled_text = b"" if sampled is None else self._vocabulary.token(sampled)
+        span = Span(sampled, forced, sampled_text, b"".join(map(self._vocabulary.token, forced)))
         self.statistics.sampled += sampled is not None
         self.statistics.forced += len(forced)
-        emitted = [*forced] if sampled is None else [sampled, *forced]
-        self.tokens += emitted
-        return Span(sampled, forced, b"".join(self._vocabulary.token(token) for token in emitted))
+        self.tokens += span.tokens
+        return span
 
 
 def generate(model: Any, grammar: Grammar, prompt_tokens: Sequence[int], *, max_tokens: int | None = None, temperature: float = 0.0,
@@ -358,6 +376,7 @@ def generate(model: Any, grammar: Grammar, prompt_tokens: Sequence[int], *, max_
     Raises:
         EmptyPromptError: no prompt tokens.
         NarrowHeadError: on the first pass, if the model scores fewer tokens than the vocabulary has.
+        VocabularyRequired: the grammar was loaded without a vocabulary.
         BudgetTooSmall: no valid output fits in ``max_tokens``.
         DecodeError: a sampling option out of range.
     """

@@ -1,7 +1,7 @@
 """Writes form48 and form96: wide forms for measuring how cost grows with the number of fields.
 
-The fields cycle through five kinds (string, integer, number, boolean, enum) and take their names from a fixed list of sections and questions, so
-that the same files come out every time. Run it in this folder after a change: ``python make_forms.py``.
+The fields cycle through five kinds (string, integer, number, boolean, enum) and take their names from a fixed list of sections and
+questions, so that the same files come out every time. Run it after a change: ``python samples/make_forms.py``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-SECTIONS = ("applicant", "employer", "address", "household", "vehicle", "insurance", "medical", "travel", "education", "finance", "property", "tax")
+SECTIONS = (
+    "applicant", "employer", "address", "household", "vehicle", "insurance", "medical", "travel", "education", "finance", "property", "tax",
+)
 QUESTIONS = {
     "name": {"type": "string"},
     "count": {"type": "integer"},

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 
-class ModelError(RuntimeError):
-    """A model cannot be used as asked."""
+class ModelError(ValueError):
+    """A model cannot be used as asked.
+
+    Attributes:
+        message: what is wrong, one sentence.
+        hint: what to do next, one sentence.
+    """
+
+    def __init__(self, message: str, hint: str) -> None:
+        self.message, self.hint = message, hint
+        super().__init__(f"{message} ({hint})")
+
+    def to_dict(self) -> dict[str, str]:
+        """The error as plain data, for ``--json``."""
+        return {"error": type(self).__name__, "message": self.message, "hint": self.hint}
 
 
 class MlxMissingError(ModelError):
     """MLX or mlx-lm is not installed."""
 
     def __init__(self, module: str) -> None:
-        super().__init__(f"models need the package {module!r}, which is not installed: pip install 'stcc[mlx]'")
+        super().__init__(f"models need the package {module}, which is not installed", "pip install 'stcc[mlx]'")
 
 
 class ModelNotFoundError(ModelError):

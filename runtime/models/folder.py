@@ -59,8 +59,8 @@ def load_model(name_or_path: str | Path) -> LoadedModel:
     if Path(name).is_dir():
         return load_folder(Path(name), name)
     if not _HUB_NAME.fullmatch(name) or Path(name).exists():
-        raise ModelNotFoundError(f"{name!r} is not a model: give 'smollm2', an mlx-lm model folder, or a hub name "
-                                 "such as mlx-community/Qwen3-4B-4bit")
+        raise ModelNotFoundError(f"{name!r} is not a model", "give smollm2, an mlx-lm model folder, or a hub name such as "
+                                 "mlx-community/Qwen3-4B-4bit")
     return load_folder(_hub_folder(name), name)
 
 
@@ -73,7 +73,7 @@ def _hub_folder(name: str) -> Path:
     try:
         return Path(snapshot_download(name, allow_patterns=patterns))
     except Exception as error:  # the hub client raises some twenty kinds, network and protocol ones among them
-        raise ModelUnavailableError(f"{name} could not be fetched from the hub: {error}. Give a local mlx-lm model folder instead") from error
+        raise ModelUnavailableError(f"{name} could not be fetched from the hub: {error}", "give a local mlx-lm model folder") from error
 
 
 def load_folder(folder: Path, name: str) -> LoadedModel:
@@ -91,8 +91,8 @@ def load_folder(folder: Path, name: str) -> LoadedModel:
     try:
         model, tokenizer = mlx_lm.load(str(folder))[:2]
     except (OSError, ValueError, KeyError, RuntimeError, ModuleNotFoundError) as error:
-        raise ModelUnavailableError(f"the model folder {folder} does not load: {error}. It must be an mlx-lm model (config.json, *.safetensors, "
-                               f"tokenizer.json); mlx_lm.convert makes one") from error
+        raise ModelUnavailableError(f"the model folder {folder} does not load: {error}", "it must be an mlx-lm model (config.json, "
+                                    "*.safetensors, tokenizer.json); mlx_lm.convert makes one") from error
     if mx.default_device().type == mx.cpu:
         model = _for_cpu(model)
     return LoadedModel(model, tokenizer, folder, name)

