@@ -7,7 +7,6 @@ Every stage is a pure function in the module named after it; ``Trace`` keeps eac
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections.abc import Callable, Iterable
@@ -27,9 +26,13 @@ from stcc.compiler.machine import link
 from stcc.compiler.options import Deadline, Options
 from stcc.compiler.trim import trim
 from stcc.formats import Artifact, Vocabulary
+from stcc.formats.artifact import Metadata
+from stcc.formats.fingerprint import source_digest
 
 Value = TypeVar("Value")
 STAGES = ("grammar", "trimmed", "inlined", "machine", "actions")
+VERSION = "0.1.0"
+"""Version of the compiler, recorded in artifacts (pyproject.toml says the same; a test compares them)."""
 _NO_NOTES = Notes([], [])
 
 
@@ -137,11 +140,11 @@ class _Run:
             raise error.with_source(self.source) from error.__cause__
         except RecursionError:
             raise SourceError("the source nests too deeply", source=self.source, hint="flatten it with $defs and $ref") from None
-        metadata = {
-            "source": self.source if self.source.startswith("<") else self.source.replace("\\", "/").rsplit("/", 1)[-1],
-            "source_sha256": hashlib.sha256(digest_of).hexdigest(), "options": options.recorded(),
-            "warnings": self.notes.warnings, "unenforced": self.notes.unenforced,
-        }
+        metadata = Metadata(
+            name=self.source if self.source.startswith("<") else self.source.replace("\\", "/").rsplit("/", 1)[-1],
+            source_sha256=source_digest(digest_of), options=options.recorded(), compiler=VERSION,
+            warnings=tuple(self.notes.warnings), unenforced=tuple(self.notes.unenforced),
+        )
         artifact = Artifact.create(self.kind, machine, metadata)
         for vocabulary in vocabularies:
             artifact = stage("actions", lambda artifact=artifact, vocabulary=vocabulary: bind(artifact, vocabulary))  # type: ignore[misc]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from stcc.compiler.errors import BudgetError
+from stcc.compiler.errors import BudgetError, CompileError
 from stcc.compiler.frontends.json_schema import atoms
 from stcc.compiler.frontends.json_schema.expansion import Expander
 from stcc.compiler.frontends.json_schema.formula import FALSE, TRUE
@@ -82,8 +82,15 @@ class Construction:
         for type_ in atoms.TYPES:
             restricted = [(self.expander.restrict(condition, type_), node, condition) for condition, node in outcomes]
             alive = [item for item in restricted if item[0] != FALSE]
-            if alive:
+            if not alive:
+                continue
+            try:
                 self._typed(builder, source, type_, alive)
+            except CompileError as error:
+                if error.pointer:
+                    raise
+                raise type(error)(error.message, pointer=self._name([item[2] for item in alive], builder.name), keyword=error.keyword,
+                                  hint=error.hint) from None
 
     def _typed(self, builder: RuleBuilder, source: int, type_: str, alive: list[tuple[int, int, int]]) -> None:
         conditions, targets = tuple(item[0] for item in alive), [item[1] for item in alive]

@@ -28,7 +28,7 @@ class ScalarLanguages:
         self._raw: dict[tuple[int, ...], Dfa] = {}
         self._spelled: dict[tuple[int, ...], Dfa] = {}
         self._numbers: dict[tuple[int, ...], Dfa] = {}
-        self._atoms: dict[int, Dfa] = {}
+        self._atoms: dict[tuple[int, bool], Dfa] = {}
 
     def strings(self, conditions: tuple[int, ...]) -> Dfa:
         """JSON spelling after the opening quote, the closing one included; label j where condition j holds."""
@@ -45,12 +45,16 @@ class ScalarLanguages:
         return known
 
     def numbers(self, conditions: tuple[int, ...]) -> Dfa:
-        """JSON numbers; label j where condition j holds. Exponents are spelled only where nothing constrains the value."""
+        """JSON numbers; label j where condition j holds.
+
+        Exponents are spelled only where nothing but the sign is constrained: otherwise the language would not be regular.
+        """
         known = self._numbers.get(conditions)
         if known is None:
-            free = not any(self._formulas.atoms(condition) for condition in conditions)
-            universe = numbers.all_numbers() if free else numbers.plain_numbers()
-            known = self._numbers[conditions] = self._product(conditions, universe)
+            payloads = [self._formulas.payload(atom) for condition in conditions for atom in self._formulas.atoms(condition)]
+            exponents = all(_looks_at_sign(payload) for payload in payloads)
+            universe = numbers.all_numbers() if exponents else numbers.plain_numbers()
+            known = self._numbers[conditions] = self._product(conditions, universe, exponents)
         return known
 
     def holds(self, condition: int, text: str) -> bool:
@@ -67,7 +71,7 @@ class ScalarLanguages:
             raise type(error)(f"{pattern!r} at {error.pointer}: {error.message}", pointer=self._places.get(pattern, "#"), keyword="pattern",
                               hint=error.hint) from None
 
-    def _product(self, conditions: tuple[int, ...], universe: Dfa) -> Dfa:
+    def _product(self, conditions: tuple[int, ...], universe: Dfa, exponents: bool = False) -> Dfa:
         formulas = self._formulas
         used = sorted(set().union(*(formulas.atoms(condition) for condition in conditions)))
 
@@ -78,15 +82,25 @@ class ScalarLanguages:
 
         if not used:
             return universe if conditions[0] == TRUE else algebra.relabel(universe, {0: label(())})
-        return algebra.product([self._atom(atom) for atom in used], label, universe=universe, max_states=self._options.max_states,
+        return algebra.product([self._atom(atom, exponents) for atom in used], label, universe=universe, max_states=self._options.max_states,
                                deadline=self._deadline)
 
-    def _atom(self, atom: int) -> Dfa:
-        known = self._atoms.get(atom)
+    def _atom(self, atom: int, exponents: bool = False) -> Dfa:
+        known = self._atoms.get((atom, exponents))
         if known is None:
             payload = self._formulas.payload(atom)
-            known = self._atoms[atom] = self.pattern(payload.pattern) if isinstance(payload, atoms.StringPattern) else _ATOMS[type(payload)](payload)
+            if isinstance(payload, atoms.StringPattern):
+                known = self.pattern(payload.pattern)
+            else:
+                known = (_SIGNS if exponents else _ATOMS)[type(payload)](payload)
+            self._atoms[(atom, exponents)] = known
         return known
+
+
+def _looks_at_sign(payload: object) -> bool:
+    if isinstance(payload, (atoms.NumberAtLeast, atoms.NumberAtMost)):
+        return payload.bound == 0
+    return isinstance(payload, atoms.NumberEquals) and payload.value == 0
 
 
 def _any_string() -> Dfa:
@@ -122,4 +136,9 @@ _ATOMS: dict[type, Callable[[Any], Dfa]] = {
     atoms.NumberAtMost: lambda p: numbers.at_most(p.bound, p.exclusive),
     atoms.NumberMultiple: lambda p: numbers.multiple_of(p.factor),
     atoms.NumberEquals: lambda p: numbers.equal_to(p.value),
+}
+_SIGNS: dict[type, Callable[[Any], Dfa]] = {
+    atoms.NumberAtLeast: lambda p: numbers.at_least(p.bound, p.exclusive, exponents=True),
+    atoms.NumberAtMost: lambda p: numbers.at_most(p.bound, p.exclusive, exponents=True),
+    atoms.NumberEquals: lambda p: numbers.equal_to(p.value, exponents=True),
 }
