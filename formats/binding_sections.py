@@ -135,14 +135,15 @@ def _read_rows(reader: SectionReader, states: int) -> Arrays:
     values = reader.take("pattern_values", optional=True)
     base, follows = relative_parts(values, states)
     places, bounds = _read_patterns(reader, "row_pattern", "pattern_counts", len(values))
-    row_values = base[places]
-    row_values += follows[places] * np.repeat(np.arange(states, dtype=np.int32), np.diff(bounds))
+    row_values = np.take(follows, places)
+    row_values *= np.repeat(np.arange(states, dtype=np.int32), np.diff(bounds))
+    row_values += np.take(base, places)
     actions = to_int32(reader.take("pattern_actions", optional=True))
     if len(actions) != len(values):
         raise ValueError("pattern actions and values differ in number")
     return {
         "row_offsets": bounds,
-        "row_actions": actions[places],
+        "row_actions": np.take(actions, places),
         "row_values": row_values,
         "record_kind": reader.take("record_kind", dtype="u8", optional=True),
         "record_head": to_int32(reader.take("record_head", optional=True)),
@@ -158,7 +159,7 @@ def _read_rows(reader: SectionReader, states: int) -> Arrays:
 def _read_plans(reader: SectionReader, states: int) -> Arrays:
     tokens = to_int32(reader.take("plan_tokens", optional=True))
     places, bounds = _read_patterns(reader, "plan_pattern", "plan_counts", len(tokens))
-    return {"plan_offsets": bounds, "plan_tokens": tokens[places], "cover": reader.take("cover", dtype="u8")}
+    return {"plan_offsets": bounds, "plan_tokens": np.take(tokens, places), "cover": reader.take("cover", dtype="u8")}
 
 
 def _read_need(reader: SectionReader, states: int) -> Arrays:

@@ -58,7 +58,8 @@ ZLIB_RATIO = 1032  # deflate cannot expand further
 MEMORY_ALLOWANCE = 64 << 20
 MEMORY_CEILING = 1 << 30
 DTYPES = {"u8": "<u1", "u16": "<u2", "u32": "<u4", "i32": "<i4"}
-NONE, ZLIB = 0, 1
+NONE, ZLIB, SHUFFLED = 0, 1, 2  # SHUFFLED: zlib over the first bytes of all numbers, then their second bytes, and so on
+CODECS = (NONE, ZLIB, SHUFFLED)
 _DTYPE_NAMES = {np.dtype(code): name for name, code in DTYPES.items()}
 _FIELDS = {"content", "meta", "sections"}
 
@@ -76,7 +77,7 @@ class SectionData:
         name: at most 64 characters, unique in the file.
         array: one or two dimensions, of a dtype in ``DTYPES``.
         required: whether a reader that does not know the name must refuse the file.
-        compress: try zlib, and keep it if it saves an alignment unit.
+        compress: try the codecs, and keep the first that takes the fewest alignment units.
     """
 
     name: str
@@ -126,9 +127,7 @@ def pack(content: str, meta: Mapping[str, Any], sections: Sequence[SectionData])
     bodies, entries, offset = [], [], 0
     for section in sections:
         array = np.ascontiguousarray(section.array)
-        raw = array.tobytes()
-        packed = zlib.compress(raw, 9) if section.compress else raw
-        codec, stored = (ZLIB, packed) if _aligned(len(packed)) < _aligned(len(raw)) else (NONE, raw)
+        codec, stored = _encoded(array, section.compress)
         entries.append([section.name, _DTYPE_NAMES[array.dtype], list(array.shape), section.required, codec, offset, len(stored),
                         zlib.crc32(stored)])
         bodies.append(stored)
@@ -141,6 +140,17 @@ def pack(content: str, meta: Mapping[str, Any], sections: Sequence[SectionData])
     data = head.ljust(_aligned(len(head)), b"\0") + b"".join(body.ljust(_aligned(len(body)), b"\0") for body in bodies)
     Container.parse(data, "<new>")
     return data
+
+
+def _encoded(array: Array, compress: bool) -> tuple[int, bytes]:
+    """The codec that stores ``array`` in the fewest alignment units, and what it stores."""
+    raw = array.tobytes()
+    choices = [(NONE, raw)]
+    if compress:
+        choices.append((ZLIB, zlib.compress(raw, 9)))
+        if array.itemsize > 1:
+            choices.append((SHUFFLED, zlib.compress(array.reshape(-1).view(np.uint8).reshape(-1, array.itemsize).T.tobytes(), 9)))
+    return min(choices, key=lambda choice: _aligned(len(choice[1])))
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,10 +209,17 @@ class Container:
         fits = section.dtype == dtype if dtype else section.dtype.startswith("u")
         if not fits or len(section.shape) != dimensions:
             raise ShapeError(self.file, f"section {name}", f"it should not hold {section.dtype} in {len(section.shape)} dimensions")
-        return np.frombuffer(self.raw(name), DTYPES[section.dtype]).reshape(section.shape)
+        flat: Array = np.frombuffer(self.raw(name), DTYPES[section.dtype])
+        if section.codec == SHUFFLED:
+            flat = np.frombuffer(flat.view(np.uint8).reshape(flat.itemsize, -1).T.tobytes(), DTYPES[section.dtype])
+        return flat.reshape(section.shape)
 
     def raw(self, name: str) -> Buffer:
-        """The decompressed bytes of section ``name``, at most its declared size."""
+        """The decompressed bytes of section ``name``, exactly its declared size; shuffled still, if it is.
+
+        Raises:
+            CodecError: it does not decompress to its size.
+        """
         section = self.sections[name]
         stored = self._body[section.offset:section.offset + section.stored]
         if section.codec == NONE:
@@ -272,7 +289,7 @@ def _section(entry: object, number: int, file: str) -> Section:
         raise ShapeError(file, place, f"dtype {dtype!r:.40} is not one of {', '.join(DTYPES)}")
     if not isinstance(shape, list) or not 1 <= len(shape) <= MAX_DIMENSIONS or not all(_is_whole(side, MAX_SIDE) for side in shape):
         raise ShapeError(file, place, "the shape is one or two whole numbers below 2**31")
-    if codec not in (NONE, ZLIB) or type(codec) is not int:
+    if codec not in CODECS or type(codec) is not int:
         raise CodecError(file, place, f"codec {codec!r:.40} is not known")
     if not (_is_whole(offset, 1 << 63) and _is_whole(stored, 1 << 63) and _is_whole(checksum, 1 << 32)):
         raise HeaderError(file, place, "offset, stored size and checksum are whole numbers")

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from stcc.formats.coding import Array, delta, first_uses, narrow, offsets, relative, relative_parts, undelta
+from stcc.formats.coding import Array, delta, first_uses, narrow, offsets, relative, relative_parts, relative_rows, undelta
 from stcc.formats.container import SectionData
 from stcc.formats.errors import ContentError
 from stcc.formats.machine import Machine, verify_machine
@@ -81,7 +81,4 @@ def _read_table(reader: SectionReader) -> Array:
         raise ValueError("a row names a pattern that is not there")
     states, classes = len(pattern), codes.shape[1]
     reader.reserve(states * classes * 4, "row_pattern")
-    base, follows = relative_parts(codes, states)
-    table = base[pattern]
-    table += follows[pattern] * np.arange(states, dtype=np.int32)[:, None]
-    return table
+    return relative_rows(*relative_parts(codes, states), pattern)
