@@ -182,8 +182,7 @@ def tokenizer_json(metadata: GgufMetadata) -> dict[str, Any]:
     added = [
         {"id": number, "content": token, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
          "special": kind == CONTROL}
-        for number, (token, kind) in enumerate(zip(tokens, kinds, strict=True)) if kind in (_OTHER_FILE = "give a quantised llama-type GGUF, or an mlx-lm model folder"
-CONTROL, USER_DEFINED)
+        for number, (token, kind) in enumerate(zip(tokens, kinds, strict=True)) if kind in (CONTROL, USER_DEFINED)
     ]
     return {
         "version": "1.0", "truncation": None, "padding": None, "added_tokens": added, "normalizer": None,
