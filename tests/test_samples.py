@@ -15,6 +15,7 @@ SAMPLES = Path(__file__).parent.parent / "samples"
 SCHEMAS = sorted(path.name.removesuffix(".schema.json") for path in SAMPLES.glob("*.schema.json"))
 REGEXES = sorted(path.stem for path in SAMPLES.glob("*.regex"))
 
+VARIABLE = {"kind": "variable", "name": "x"}
 INSTANCES: dict[str, tuple[Any, Any]] = {  # one that fits, one that does not
     "person": ({"name": "Ada", "age": 36, "email": "a@b.c", "status": "approved", "tags": []},
                {"name": "Ada", "age": "36", "email": "a@b.c", "status": "approved", "tags": []}),
@@ -29,15 +30,15 @@ INSTANCES: dict[str, tuple[Any, Any]] = {  # one that fits, one that does not
                "attendees": [{"name": "N", "role": "guest"}]}),
     "classification": ({"sentiment": "neutral", "confidence": 0.5, "topics": ["price"], "urgent": False, "summary": ""},
                        {"sentiment": "neutral", "confidence": 1.5, "topics": ["price"], "urgent": False, "summary": ""}),
-    "contact_card": (dict.fromkeys(("first_name", "last_name", "company", "job_title", "email", "phone", "city", "country", "website"), "x"),
+    "contact_card": (dict.fromkeys("first_name last_name company job_title email phone city country website".split(), "x"),
                      {"first_name": "x"}),
     "tree": ({"name": "Sun", "children": [{"name": "Earth", "children": []}]}, {"name": "Sun", "children": [{"name": "Earth"}]}),
     "thread": ({"author": "a", "text": "t", "upvotes": 1, "replies": [{"author": "b", "text": "", "upvotes": 0, "replies": []}]},
                {"author": "a", "text": "t", "upvotes": 1, "replies": [{"author": "b"}]}),
     "directory": ({"name": "p", "files": [{"name": "f", "bytes": 0}], "folders": [{"name": "q", "files": [], "folders": []}]},
                   {"name": "p", "files": [{"name": "f", "bytes": -1}], "folders": []}),
-    "expression": ({"kind": "operation", "operator": "*", "left": {"kind": "literal", "value": 3}, "right": {"kind": "variable", "name": "x"}},
-                   {"kind": "operation", "operator": "*", "left": {"kind": "literal", "name": "x"}, "right": {"kind": "variable", "name": "x"}}),
+    "expression": ({"kind": "operation", "operator": "*", "left": {"kind": "literal", "value": 3}, "right": VARIABLE},
+                   {"kind": "operation", "operator": "*", "left": {"kind": "literal", "name": "x"}, "right": VARIABLE}),
 }
 TEXTS = {
     "iso_date": (["1969-07-20", "2000-12-31"], ["1969-13-20", "1969-7-20", "1969-07-32", ""]),
@@ -105,4 +106,5 @@ def test_forms_regenerate_identically(fields: int) -> None:
     assert make_forms.form_text(fields) == (SAMPLES / f"form{fields}.schema.json").read_text(encoding="utf-8")
     properties = schema(f"form{fields}")["properties"]
     assert len(properties) == fields
-    assert {("enum" if "enum" in field else field["type"]) for field in properties.values()} == {"string", "integer", "number", "boolean", "enum"}
+    kinds = {"enum" if "enum" in field else field["type"] for field in properties.values()}
+    assert kinds == {"string", "integer", "number", "boolean", "enum"}
