@@ -1,0 +1,248 @@
+"""Mask rows of one bound machine: which tokens may follow in a configuration, packed.
+
+In: a ``Binding``, the ``TokenSets`` of its vocabulary and the machine's ``Stacks``. Out: rows, int32 ``[words]``, shared by all matchers
+of a grammar and kept by *key* up to a byte budget.
+
+A state's live actions either live whatever the stack says (moves) or depend on it (records POPPED and EXPOSED). The latter are resolved
+against the real stack, once per level. What is left, the list of actions alive and whether the output may end, decides the row, and names
+it: states that admit the same actions share one. A repeated row costs two dictionary look-ups and a copy.
+
+A fresh row: few actions own many tokens, and keep a packed row each (``TokenSets``, shared by all grammars of the vocabulary); the others
+own a few thousand tokens together. Every token has one action, so the sets are disjoint and adding bits is the same as joining them:
+one ``np.add.at`` scatters all the small ones (some nanoseconds a token), and the large ones are ORed (a microsecond each).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+from stcc.formats.binding import EXPOSED, MOVE, POPPED
+from stcc.runtime.stack import ENDED, TERMINATED, Configuration, Level, Stacks
+from stcc.runtime.token_sets import Row, TokenSets, expand
+
+if TYPE_CHECKING:
+    from stcc.formats.binding import Binding
+
+Int32 = npt.NDArray[np.int32]
+Entry = tuple[Int32, bool]
+
+LARGE_ACTION = 512
+"""Tokens from which an action keeps a packed row: scattering that many costs as much as one OR of a 16 KB row."""
+SMALL_TOKENS = 1 << 15
+"""Most tokens, over all small actions, that are expanded when a grammar is opened."""
+ROW_BYTES = 64 << 20
+MOST_VALUES = 1 << 18
+MOST_KEYS = 1 << 18
+DEAD, STOP = -1, -2
+_NONE = np.zeros(0, np.int32)
+
+
+class ActionTokens:
+    """The tokens of each action: expanded for the small ones, packed on demand for the large ones.
+
+    O(runs + tokens of small actions) to make, in array operations.
+    """
+
+    __slots__ = ("_bits", "_large", "_offsets", "_run_lengths", "_run_starts", "_sets", "_sizes", "_starts", "_words", "is_large")
+
+    def __init__(self, binding: Binding, sets: TokenSets) -> None:
+        self._sets = sets
+        lengths = np.diff(binding.run_starts, append=np.int32(len(sets.byte_order))).astype(np.int32)
+        live = np.flatnonzero(binding.run_action)  # action 0 is dead everywhere
+        actions = binding.run_action[live]
+        # a stable sort of 16-bit keys is a radix sort
+        order = live[np.argsort(actions.astype(np.uint16) if binding.actions < 1 << 16 else actions, kind="stable")]
+        self._run_starts, self._run_lengths = binding.run_starts[order], lengths[order]
+        grouped = binding.run_action[order]
+        self._offsets = np.zeros(binding.actions + 1, np.intp)
+        np.cumsum(np.bincount(grouped, minlength=binding.actions), out=self._offsets[1:])
+        sizes = np.bincount(grouped, weights=self._run_lengths, minlength=binding.actions).astype(np.intp)
+        self.is_large = sizes >= _threshold(sizes)
+        small_runs = ~self.is_large[grouped]
+        tokens = sets.byte_order[expand(self._run_starts[small_runs], self._run_lengths[small_runs])]
+        self._words = (tokens >> 5).astype(np.intp)
+        self._bits = np.left_shift(np.uint32(1), (tokens & 31).astype(np.uint32))
+        self._sizes = np.where(self.is_large, 0, sizes)
+        self._starts = np.cumsum(self._sizes) - self._sizes
+        self._large: dict[int, Row] = {}
+
+    def large_row(self, action: int) -> Row:
+        """The packed tokens of a large action, uint32 ``[words]``."""
+        row = self._large.get(action)
+        if row is None:
+            low, high = self._offsets[action], self._offsets[action + 1]
+            row = self._large[action] = self._sets.row(self._run_starts[low:high], self._run_lengths[low:high])
+        return row
+
+    def union(self, actions: Int32) -> Row:
+        """The packed tokens of several distinct actions, uint32 ``[words]``, a fresh array."""
+        row = np.zeros(self._sets.words, np.uint32)
+        chosen = expand(self._starts[actions], self._sizes[actions])
+        if len(chosen):
+            np.add.at(row, self._words[chosen], self._bits[chosen])
+        large = self.is_large[actions]
+        for action in actions[large].tolist():
+            np.bitwise_or(row, self.large_row(action), out=row)
+        return row
+
+
+def _threshold(sizes: npt.NDArray[np.intp]) -> int:
+    """Size from which an action is large, lowered until all small ones together own at most ``SMALL_TOKENS``."""
+    threshold = LARGE_ACTION
+    while threshold > 1 and int(sizes[sizes < threshold].sum()) > SMALL_TOKENS:
+        threshold //= 2
+    return threshold
+
+
+class Masks:
+    """Rows by configuration, and the token transitions that go with them; one for all matchers of a grammar.
+
+    ``rows`` and ``values`` are public because a matcher's hot path reads them itself: a call would double its cost.
+
+    Attributes:
+        binding: the binding.
+        stacks: the machine's stacks.
+        sets: the vocabulary's token sets.
+        states: number of machine states; a value from there on is a record.
+        rows: number -> (row, whether it masks anything); a level's ``keys`` holds the number of each state seen on it.
+        values: ``state * size + token`` -> value, DEAD or STOP, for the tokens seen so far.
+    """
+
+    def __init__(self, binding: Binding, stacks: Stacks, sets: TokenSets) -> None:
+        self.binding, self.stacks, self.sets = binding, stacks, sets
+        self.states = stacks.machine.states
+        self.rows: dict[int, Entry] = {}
+        self.values: dict[int, int] = {}
+        self.tokens = ActionTokens(binding, sets)
+        self._dependent: dict[int, tuple[list[int], npt.NDArray[np.intp]]] = {}
+        self._contents: dict[bytes, int] = {}
+        self._most_rows = max(16, ROW_BYTES // (4 * sets.words))
+        self._numbers = self._kept = 0
+
+    def live(self, state: int) -> tuple[Int32, Int32]:
+        """The live actions of ``state`` and their values, int32 ``[entries]`` each."""
+        low, high = self.binding.row_offsets[state], self.binding.row_offsets[state + 1]
+        return self.binding.row_actions[low:high], self.binding.row_values[low:high]
+
+    # transitions
+
+    def value(self, state: int, token: int) -> int:
+        """What ``token`` does at ``state``: a value of the binding, DEAD, or STOP for a stop token. Kept for the next time."""
+        found = self._find_value(state, token)
+        if len(self.values) >= MOST_VALUES:
+            self.values.clear()
+        self.values[state * self.sets.size + token] = found
+        return found
+
+    def _find_value(self, state: int, token: int) -> int:
+        if token in self.sets.stop_token_ids:
+            return STOP
+        rank = self.sets.rank[token]
+        if state < 0 or rank < 0:
+            return DEAD
+        binding = self.binding
+        action = binding.run_action[binding.run_starts.searchsorted(rank, "right") - 1]
+        actions, values = self.live(state)
+        place = int(actions.searchsorted(action))
+        return int(values[place]) if place < len(actions) and actions[place] == action else DEAD
+
+    def land(self, value: int, level: Level) -> Configuration | None:
+        """The configuration that ``value`` leads to from a state on ``level``; None where the stack makes it dead."""
+        if value < self.states:
+            return (value, level) if value >= 0 else None
+        try:
+            return level.landings[value]
+        except KeyError:
+            landing = level.landings[value] = self._follow(value - self.states, level)
+            return landing
+
+    def _follow(self, record: int, level: Level) -> Configuration | None:
+        binding = self.binding
+        while binding.record_kind[record] == EXPOSED:
+            landing = self.stacks.leave(int(binding.record_head[record]), level)
+            if landing is None or landing[0] == ENDED:  # more bytes were read after the text ended
+                return None
+            level = landing[1]
+            value = self.suffix_value(int(binding.record_function[record]), landing[0])
+            if value < self.states:
+                return (value, level) if value >= 0 else None
+            record = value - self.states
+        head = int(binding.record_head[record])
+        if binding.record_kind[record] == POPPED:
+            return self.stacks.leave(head, level)
+        low, high = binding.record_push_offsets[record], binding.record_push_offsets[record + 1]
+        return head, self.stacks.push_all(level, binding.record_pushes[low:high])
+
+    def suffix_value(self, function: int, state: int) -> int:
+        """The value of suffix function ``function`` at return state ``state``, DEAD where it has none."""
+        binding = self.binding
+        low, high = int(binding.suffix_offsets[function]), int(binding.suffix_offsets[function + 1])
+        place = low + int(binding.suffix_states[low:high].searchsorted(state))
+        return int(binding.suffix_values[place]) if place < high and binding.suffix_states[place] == state else DEAD
+
+    # rows
+
+    def row(self, state: int, level: Level) -> Entry:
+        """The row of a configuration, and whether it masks anything. int32 ``[words]``, shared: not to be written to."""
+        key = level.keys.get(state)
+        entry = None if key is None else self.rows.get(key)
+        return self._find(state, level) if entry is None else entry
+
+    def _find(self, state: int, level: Level) -> Entry:
+        may_end = state != TERMINATED and self.stacks.may_end(state, level)
+        actions = self.alive(state, level)
+        content = actions.tobytes() + (b"$" if may_end else b"")  # four bytes an action, so the mark is unambiguous
+        key = self._contents.get(content)
+        if key is None:
+            # numbers are never used twice, so a level that remembers a forgotten one finds no row and comes back here
+            key = self._contents[content] = self._numbers
+            self._numbers += 1
+        if self._kept < MOST_KEYS:
+            self._kept += 1
+            level.keys[state] = key
+        entry = self.rows.get(key)
+        if entry is None:
+            entry = self._keep(key, self.joined(actions, may_end))
+        return entry
+
+    def _keep(self, key: int, row: Row) -> Entry:
+        whole = int(row[-1]) == (1 << ((self.sets.size - 1) % 32 + 1)) - 1 and bool((row[:-1] == 0xFFFFFFFF).all())
+        if len(self.rows) >= self._most_rows:
+            for old in list(self.rows)[: self._most_rows // 2]:
+                self.rows.pop(old, None)
+            self._contents = {content: number for content, number in list(self._contents.items()) if number in self.rows}
+        entry = self.rows[key] = (row.view(np.int32), not whole)
+        return entry
+
+    def alive(self, state: int, level: Level) -> Int32:
+        """The actions that lead somewhere from a configuration, rising. int32."""
+        if state < 0:
+            return _NONE
+        actions, values = self.live(state)
+        dependent = self._dependent.get(state)
+        if dependent is None:
+            dependent = self._dependent[state] = self._find_dependent(values)
+        records, which = dependent
+        if not records:
+            return actions
+        verdicts = [self.land(record, level) is not None for record in records]
+        if all(verdicts):
+            return actions
+        chosen: Int32 = actions[np.array([*verdicts, True])[which]]
+        return chosen
+
+    def _find_dependent(self, values: Int32) -> tuple[list[int], npt.NDArray[np.intp]]:
+        """The distinct POPPED and EXPOSED values, which depend on the stack, and which of them each value is (the last place: none)."""
+        places = np.flatnonzero(values >= self.states)
+        places = places[self.binding.record_kind[values[places] - self.states] != MOVE]
+        records, inverse = np.unique(values[places], return_inverse=True)
+        which = np.full(len(values), len(records), np.intp)
+        which[places] = inverse
+        return records.tolist(), which
+
+    def joined(self, actions: Int32, may_end: bool) -> Row:
+        """The row of some actions' tokens, with the stop tokens where the output may end. uint32 ``[words]``, a fresh array."""
+        row = self.tokens.union(actions)
+        return np.bitwise_or(row, self.sets.stops, out=row) if may_end else row
