@@ -1,0 +1,273 @@
+"""Canonical splits: where a tokenizer cuts text into blocks, and how it encodes one block.
+
+In: a vocabulary whose pack holds an encoder record. Out: a ``CanonicalEncoder`` with ``boundaries`` (the pre-tokenizer, π in the paper) and
+``encode`` (the model on one block). Afterwards: the tokens of a text are the concatenation of its blocks' tokens. Cost: 10-40 ms to read
+a record, once per vocabulary and process; then a few microseconds a block.
+
+Blocks come from two sources, and both kinds of boundary may hold at once:
+
+* The pre-tokenizer, run by the tokenizers library itself on an otherwise empty tokenizer.
+* For models over characters (SentencePiece), which have no useful pre-tokenizer, the merges: where no merge joins a token ending in
+  ``a`` to one starting with ``b``, no token ever spans ``ab``, so the model factors there, whatever stands around it. Gemma 3 knows
+  33,760 such pairs; ``"n`` is not among them, ``":`` is.
+
+Added tokens that spell text (``<think>``) are cut out first, leftmost and longest, and are blocks.
+
+Text starts in the middle of a prompt: rules that put a space before a text (``Prepend``, ``add_prefix_space``) are switched off.
+"""
+
+from __future__ import annotations
+
+import bisect
+import json
+import zlib
+from typing import Any
+
+import numpy as np
+from stcc.compiler.binding.encoder_record import flat_steps, unpack_column
+from stcc.formats.vocabulary import Vocabulary
+
+Document = dict[str, Any]
+
+# What may stand left of a text, for finding boundaries that do not depend on it: every class the pre-tokenizers tell apart, and runs whose
+# length matters (digits are cut in threes, a space belongs to the word after it).
+CONTEXTS = (
+    "", "a", "A", "aB", "ab's", "'", "a'", "1", "11", "111", "a1", " ", "  ", "a ", "\t", "\n", "\r\n", "\n ", ".", ",", ":", '"', '","', "}", "\\",
+    "/", "-", "_", " .", "<", "é", "中", "٣", "—", "\u00a0", "\u0301", "🙂",
+)
+_MAX_ENCODERS = 4  # vocabularies whose encoders are kept
+
+
+class CanonicalEncoder:
+    """A tokenizer's blocks and their tokens. Pure after construction, but for memos."""
+
+    def __init__(self, vocabulary: Vocabulary, record: Document) -> None:
+        from tokenizers import Tokenizer
+
+        document: Document = {
+            "version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": _mid_text(record["normalizer"]),
+            "pre_tokenizer": _mid_text(record["pre_tokenizer"]), "post_processor": None, "decoder": None,
+            "model": record["model"] or {"type": "BPE", "vocab": {}, "merges": []}}
+        self._library = Tokenizer.from_str(json.dumps(document))
+        self._normalizer, self._pre_tokenizer = self._library.normalizer, self._library.pre_tokenizer
+        self._bytes = record["kind"] == "bytes"
+        self._mark = self._space_mark(document)
+        self._bigrams = None if self._bytes else _bigrams(record["bigrams"])
+        self._loose = {text: number for number, text in record["loose"] if vocabulary.token(number)}
+        self._loose_sorted = sorted(self._loose)
+        self._loose_first = {text[0] for text in self._loose}
+        self._loose_length = max(map(len, self._loose), default=0)
+        self._model = _LibraryModel(self._library) if record["model"] else _MergeModel(vocabulary, record, self._mark)
+        self._vocabulary = vocabulary
+        self._encoded: dict[bytes, tuple[int, ...] | None] = {}
+
+    def _space_mark(self, document: Document) -> str:
+        """What the model reads for a space: U+2581 under SentencePiece."""
+        for step in flat_steps(document["pre_tokenizer"]):
+            if step.get("type") == "Metaspace":
+                return str(step["replacement"])
+        return str(self._normalizer.normalize_str(" ")) if self._normalizer is not None and not self._bytes else " "
+
+    # -- blocks ----------------------------------------------------------------------------------------------------------
+
+    def boundaries(self, text: str) -> tuple[int, ...] | None:
+        """Offsets, in characters, rising, strictly inside ``text``, at which a block starts.
+
+        None if the tokenizer rewrites the text before it cuts it (Unicode normalization), or drops parts of it.
+        """
+        cuts: list[int] = []
+        place = 0
+        for start, end in [*self._loose_spans(text), (len(text), len(text))]:
+            inner = self._cuts(text[place:start]) if start > place else []
+            if inner is None:
+                return None
+            cuts += [place, *(place + cut for cut in inner), start]
+            place = end
+        return tuple(cut for cut in sorted(set(cuts)) if 0 < cut < len(text))
+
+    def open_suffixes(self, text: str) -> list[tuple[int, str]]:
+        """Suffixes of ``text`` that an added token begins with: where each starts, and a character that would continue it."""
+        if not self._loose_first.intersection(text[-self._loose_length:]):
+            return []
+        found = []
+        for start in range(max(0, len(text) - self._loose_length + 1), len(text)):
+            suffix = text[start:]
+            place = bisect.bisect_right(self._loose_sorted, suffix)
+            while place < len(self._loose_sorted) and self._loose_sorted[place].startswith(suffix):
+                found.append((start, self._loose_sorted[place][len(suffix)]))
+                place += 1
+        return found
+
+    def _loose_spans(self, text: str) -> list[tuple[int, int]]:
+        """Where added tokens stand in ``text``, leftmost and longest."""
+        if self._loose_first.isdisjoint(text):
+            return []
+        spans, place = [], 0
+        while place < len(text):
+            length = self._loose_at(text, place) if text[place] in self._loose_first else 0
+            if length:
+                spans.append((place, place + length))
+            place += length or 1
+        return spans
+
+    def _loose_at(self, text: str, place: int) -> int:
+        longest = min(self._loose_length, len(text) - place)
+        return next((length for length in range(longest, 0, -1) if text[place:place + length] in self._loose), 0)
+
+    def _cuts(self, text: str) -> list[int] | None:
+        """Block starts inside a text without added tokens."""
+        marked = text if self._bytes else text.replace(" ", self._mark)
+        if self._normalizer is not None:
+            expected = marked if self._bytes or self._normalizer.normalize_str(" ") == self._mark else text
+            if self._normalizer.normalize_str(text) != expected:
+                return None
+        cuts: list[int] = []
+        if self._pre_tokenizer is not None:
+            source = text if self._bytes else marked
+            spans = [span for _, span in self._pre_tokenizer.pre_tokenize_str(source)]
+            if not _tiles(spans, len(text)):
+                return None
+            cuts = [start for start, _ in spans[1:]]
+        if self._bigrams is not None:
+            cuts += [place for place in range(1, len(marked)) if marked[place - 1:place + 1] not in self._bigrams]
+        return cuts
+
+    # -- tokens ----------------------------------------------------------------------------------------------------------
+
+    def encode(self, piece: bytes) -> tuple[int, ...] | None:
+        """The model's tokens for one block, or for the rest of one (any bytes); None unless they spell exactly ``piece``."""
+        if piece not in self._encoded:
+            text = piece.decode("utf-8", "replace")
+            tokens = (self._loose[text],) if text in self._loose else self._model.encode(piece)
+            spelled = tokens is not None and b"".join(map(self._vocabulary.token, tokens)) == piece
+            self._encoded[piece] = tokens if spelled else None
+        return self._encoded[piece]
+
+
+def _tiles(spans: list[tuple[int, int]], length: int) -> bool:
+    """Whether the spans cover a text of ``length`` without gap or overlap."""
+    return [0, *(end for _, end in spans)] == [*(start for start, _ in spans), length]
+
+
+def _mid_text(part: Document | None) -> Document | None:
+    """A normalizer or pre-tokenizer as it acts in the middle of a text."""
+    steps = []
+    for step in flat_steps(part):
+        if step["type"] == "ByteLevel":
+            step = {**step, "add_prefix_space": False}
+        elif step["type"] == "Metaspace":
+            step = {**{key: value for key, value in step.items() if key != "add_prefix_space"}, "prepend_scheme": "never"}
+        if step["type"] != "Prepend":
+            steps.append(step)
+    if len(steps) < 2:
+        return steps[0] if steps else None
+    assert part is not None
+    key = next(key for key in ("normalizers", "pretokenizers") if key in part)
+    return {"type": "Sequence", key: steps}
+
+
+def _bigrams(columns: list[str]) -> frozenset[str]:
+    first, second = (unpack_column(column) for column in columns)
+    joined = np.stack([first, second], 1).astype("<u4").tobytes().decode("utf-32-le")
+    return frozenset(joined[place:place + 2] for place in range(0, len(joined), 2))
+
+
+class _LibraryModel:
+    """A model that the record keeps whole (Unigram), run by the tokenizers library."""
+
+    def __init__(self, library: Any) -> None:
+        self._library = library
+
+    def encode(self, piece: bytes) -> tuple[int, ...] | None:
+        try:
+            text = piece.decode()
+        except UnicodeDecodeError:
+            return None
+        source = text if self._library.normalizer is None else self._library.normalizer.normalize_str(text)
+        spans = [(source, (0, 0))] if self._library.pre_tokenizer is None else self._library.pre_tokenizer.pre_tokenize_str(source)
+        return tuple(token.id for part, _ in spans for token in self._library.model.tokenize(part))
+
+
+class _MergeModel:
+    """Byte-pair encoding from the record: repeatedly join the adjacent pair of least rank, the leftmost of equals."""
+
+    def __init__(self, vocabulary: Vocabulary, record: Document, mark: str) -> None:
+        left, right = (unpack_column(column) for column in record["merges"])
+        keys = left << 24 | right
+        self._order = np.argsort(keys, kind="stable")
+        self._keys = keys[self._order]
+        self._vocabulary, self._mark = vocabulary, mark
+        self._bytes, self._whole = record["kind"] == "bytes", bool(record["ignore_merges"])
+        self._alphabet: list[int] = record["alphabet"]
+        self._outside = {*record["outside"], *(() if self._bytes else self._alphabet)}
+        self._merges: dict[tuple[int, int], tuple[int, int] | None] = {}
+        self._ids: dict[bytes, int] = {}
+
+    def encode(self, piece: bytes) -> tuple[int, ...] | None:
+        if self._whole:
+            whole = self._find(piece)
+            if whole >= 0:
+                return (whole,)
+        parts = [self._alphabet[byte] for byte in piece] if self._bytes else self._characters(piece)
+        if min(parts, default=0) < 0:
+            return None
+        while True:
+            best: tuple[int, int] | None = None
+            place = 0
+            for number, pair in enumerate(zip(parts, parts[1:], strict=False)):
+                merge = self._merge(pair)
+                if merge is not None and (best is None or merge[0] < best[0]):
+                    best, place = merge, number
+            if best is None:
+                return tuple(parts)
+            parts[place:place + 2] = [best[1]]
+
+    def _characters(self, piece: bytes) -> list[int]:
+        """Tokens of single characters; those of the bytes where a character has none or is incomplete."""
+        parts: list[int] = []
+        for character in piece.decode("utf-8", "surrogateescape"):
+            spelled = character.encode("utf-8", "surrogateescape")
+            number = self._find(spelled) if character < "\ud800" or character > "\udfff" else -1
+            parts += [number] if number >= 0 else [self._alphabet[byte] for byte in spelled]
+        return parts
+
+    def _merge(self, pair: tuple[int, int]) -> tuple[int, int] | None:
+        """Rank and result of joining two tokens, None where no merge does."""
+        if pair not in self._merges:
+            key = pair[0] << 24 | pair[1]
+            place = int(np.searchsorted(self._keys, key))
+            found = place < len(self._keys) and int(self._keys[place]) == key
+            joined = self._find(self._vocabulary.token(pair[0]) + self._vocabulary.token(pair[1])) if found else -1
+            self._merges[pair] = (int(self._order[place]), joined) if joined >= 0 else None
+        return self._merges[pair]
+
+    def _find(self, spelled: bytes) -> int:
+        """The model's token that spells these bytes, -1 if there is none; bytes of the byte fallback and added tokens do not count."""
+        if spelled not in self._ids:
+            order = self._vocabulary.byte_order
+            place = bisect.bisect_left(range(len(order)), spelled, key=lambda rank: self._vocabulary.token(int(order[rank])))
+            number = -1
+            while number < 0 and place < len(order) and self._vocabulary.token(int(order[place])) == spelled:
+                number = int(order[place]) if int(order[place]) not in self._outside else -1
+                place += 1
+            self._ids[spelled] = number
+        return self._ids[spelled]
+
+
+_encoders: dict[tuple[str, int], CanonicalEncoder] = {}
+
+
+def canonical_encoder(vocabulary: Vocabulary) -> CanonicalEncoder | None:
+    """The encoder of ``vocabulary``, kept per process; None if its pack holds no record of one (or one of a later format)."""
+    data = vocabulary.tokenizer_json
+    if data is None:
+        return None
+    key = (vocabulary.fingerprint, zlib.crc32(data))
+    if key not in _encoders:
+        record = json.loads(data)
+        if not isinstance(record, dict) or record.get("record") != 1:
+            return None
+        while len(_encoders) >= _MAX_ENCODERS:
+            del _encoders[next(iter(_encoders))]
+        _encoders[key] = CanonicalEncoder(vocabulary, record)
+    return _encoders[key]
