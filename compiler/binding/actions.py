@@ -22,7 +22,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-
 from stcc.compiler.binding.values import DEAD, MAX_ENTRIES, Algebra
 from stcc.compiler.options import Deadline
 from stcc.formats.machine import Machine
@@ -55,7 +54,8 @@ class TokenActions:
     suffix_values: Int32
 
 
-def token_actions(machine: Machine, vocabulary: Vocabulary, deadline: Deadline | None = None, *, max_entries: int = MAX_ENTRIES) -> TokenActions:
+def token_actions(machine: Machine, vocabulary: Vocabulary, deadline: Deadline | None = None, *,
+                  max_entries: int = MAX_ENTRIES) -> TokenActions:
     """The actions of all tokens of ``vocabulary`` on ``machine``.
 
     Raises BudgetError when the functions have more than ``max_entries`` live entries in all, or past the deadline.

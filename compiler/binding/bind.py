@@ -1,8 +1,8 @@
 """Binding: a machine and a vocabulary become the sections that a runtime decodes from.
 
-In: a machine (or the artifact that holds it) and a vocabulary pack. Out: a ``Binding`` (or the artifact with it). After it: the token actions
-are exact at any stack depth (``actions``), the plans are the canonical tokens of forced text (``plans``), the needs are least token
-counts (``need``). Cost: some 10-100 ms, most of it the walk over the vocabulary trie and, where text is forced, the tokenizer.
+In: a machine (or the artifact that holds it) and a vocabulary pack. Out: a ``Binding`` (or the artifact with it). After it: the
+token actions are exact at any stack depth (``actions``), the plans are the canonical tokens of forced text (``plans``), the needs are
+least token counts (``need``). Cost: some 10-100 ms, most of it the walk over the vocabulary trie and, where text is forced, the tokenizer.
 """
 
 from __future__ import annotations

@@ -5,25 +5,26 @@ it: a budget of ``r`` tokens suffices from ``(q, stack)`` if and only if ``need(
 
 Without a stack these are shortest paths over action edges (Theorem 21 of the few-path paper): ``need_finish``, and no kinds.
 
-With one, a token leaves the rule it starts in by a *kind*: a record POPPED(e) or EXPOSED(e, f). ``leave[q, k]`` is the fewest tokens
-from ``q`` up to and including one whose value, resolved against everything opened since, is kind ``k``. The rest of a stack is one vector
-``F`` over kinds per level, the least cost to finish after leaving that level by each kind:
+With one, a token leaves the rule it starts in by a *kind*: a record POPPED(e) or EXPOSED(e, f). ``need_leave[q, k]`` is the fewest tokens
+from ``q`` up to and including one whose value, resolved against everything opened since, is kind ``k``. What a value costs is a *row* over
+columns, all POPPED and EXPOSED records and then *finish* (an end inside, with the stack empty); the rest of a stack is one
+vector ``F`` over the same columns per level:
 
-    need(q, ())         = need_finish[q]                                            (0 where accepting)
-    need(q, stack)      = min over k of need_leave[q, k] + F[k]                     F belongs to the top of the stack
-    F(stack + s)[k]     = cost(landing(k, s), stack)
-    landing(k, s)       = returns[s, e] for POPPED(e);   suffix f at returns[s, e] for EXPOSED(e, f);   none where either is missing
-    cost(v, stack)      = need(v, stack)                                            v a state
-                        = need(q2, stack + pushes)                                  v = MOVE(pushes, q2): push F once per site
-                        = cost(landing(v, stack.top), stack without its top)        v = POPPED or EXPOSED; F(stack)[v] where v is in need_kinds
-                        = 0 for POPPED(0), else unreachable                         v = POPPED or EXPOSED and the stack is empty
+    cost(v, stack)  = min over columns of row(v) + F(stack)                a token whose value is v needs 1 + cost(v, stack)
+    row(q)          = need_leave[q] at the columns of need_kinds, need_finish[q] at finish, elsewhere unreachable
+    row(record k)   = 0 at its own column                                  k = POPPED or EXPOSED
+    row(MOVE(p, q)) = row(q), then for each site s of p, innermost first: r -> min over k of r[k] + row(landing(k, s))
+    F(())           = 0 at POPPED(0) and finish, elsewhere unreachable
+    F(stack + s)[k] = cost(landing(k, s), stack), unreachable at finish
+    landing(k, s)   = returns[s, e] for POPPED(e);   suffix f at returns[s, e] for EXPOSED(e, f);   none where either is missing
 
-A token whose value at ``q`` is ``v`` therefore needs ``1 + cost(v, stack)``. Kinds that are nowhere better than another one are left
-out of ``need_kinds`` (a minimum never misses them), so a value may be a record that is no listed kind: it is resolved by ``landing``.
+A landing may be a MOVE that pushes the very site it popped (the token ``},{``), so rows of MOVE records are a least fixpoint over one
+another, not a recursion; such a detour costs a token each time, so rounds of relaxation reach it. Kinds that another kind matches or beats
+at every state and every landing are left out of ``need_kinds``: no minimum misses them, and ``row(record)`` still holds for them.
 
-Method: least fixpoint by rounds in which only rows that changed are propagated, over a table value x kind. A call contributes summary
-edges: opening ``s`` around a cost row is a (min, +) product of the row with the landings at ``s``. Cost: (distinct edges) x (kinds) x (times
-a row improves, a few).
+Method: least fixpoint by rounds in which only rows that changed are propagated, over a table value x kind. A call contributes
+summary edges: opening ``s`` around a cost row is a (min, +) product of the row with the landings at ``s``. Cost: (distinct edges) x
+(kinds) x (times a row improves, a few).
 """
 
 from __future__ import annotations
@@ -32,7 +33,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-
 from stcc.compiler.binding.actions import TokenActions
 from stcc.compiler.errors import BudgetError
 from stcc.compiler.options import Deadline
@@ -175,7 +175,8 @@ class _System:
             return changed[:0]
         dirty = np.zeros(self.dead + 1, np.bool_)
         dirty[changed] = True
-        stale = dirty[self._inner] | dirty[self.landing].any(axis=0)[self._outer]
+        reopened: Bool = np.asarray(dirty[self.landing].any(axis=0))
+        stale = dirty[self._inner] | reopened[self._outer]
         improved = [changed[:0]]
         for site in np.unique(self._outer[stale]).tolist():
             frames = stale & (self._outer == site)
@@ -209,6 +210,8 @@ def _undominated(leave: Int32, costs: Int32, landing: Int32) -> npt.NDArray[np.i
         landing: ``[kinds, sites]``, value after each kind lands at each site.
     """
     kept = np.flatnonzero((leave < UNREACHABLE).any(axis=0) & (costs[landing] < UNREACHABLE).any(axis=(1, 2)))
+    if not len(kept):
+        return kept
     row = np.unique(costs[:, np.append(kept, costs.shape[1] - 1)], axis=0, return_inverse=True)[1].reshape(-1)
     profile = np.concatenate((leave[:, kept].T, row[landing[kept]].astype(np.int32)), axis=1)
     kept = kept[np.sort(np.unique(profile, axis=0, return_index=True)[1])]

@@ -10,7 +10,8 @@ A value is ``move((), q)``, spelled ``q``, or a record ``states + i``:
                              end its rule (lazily): read b at the return state of p's last site, or exposed(e, identity) where p is empty
     step(popped(e), b)     = step(exposed(e, identity), b)
     step(exposed(e, f), b) = exposed(e, f then b)               dead if that function is dead on every return state of exit e
-    settle(p, q)           = move(p, q), unless q is an end state of exit e: then popped(e) if p is empty, else move(p[:-1], returns[p[-1]][e])
+    settle(p, q)           = move(p, q), unless q is an end state of exit e: then popped(e) if p is empty,
+                             else move(p[:-1], returns[p[-1]][e])
 
 Return states never end their rule (``verify_machine``), so one byte pops at most one site and ``settle`` never chains. An exposed record
 only names functions made before it; hence a pair only ever waits for pairs of earlier functions, and ``resolve`` ends.
@@ -23,7 +24,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
 from stcc.compiler.errors import BudgetError
 from stcc.compiler.options import Deadline
 from stcc.formats.binding import EXPOSED, MOVE, POPPED
