@@ -12,8 +12,9 @@ model folder, or a hub name such as ``mlx-community/Qwen3-4B-4bit``, the only ca
 from stcc.runtime.models.cache import cache_folder
 from stcc.runtime.models.errors import MlxMissingError, ModelCorruptError, ModelError, ModelNotFoundError, ModelUnavailableError
 from stcc.runtime.models.folder import LoadedModel, load_folder, load_model
+from stcc.runtime.models.vocabulary import model_vocabulary
 
 __all__ = [
     "LoadedModel", "MlxMissingError", "ModelCorruptError", "ModelError", "ModelNotFoundError", "ModelUnavailableError",
-    "cache_folder", "load_folder", "load_model",
+    "cache_folder", "load_folder", "load_model", "model_vocabulary",
 ]

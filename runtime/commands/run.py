@@ -1,0 +1,153 @@
+"""``stcc run``: decode one output of a grammar with an MLX model, and show it as it is produced."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+from stcc.runtime.errors import ConstraintError
+
+if TYPE_CHECKING:
+    from stcc.runtime.decode import Generation
+    from stcc.runtime.models import LoadedModel
+
+DEFAULT_MAX_TOKENS = 1024
+_REASONS = {
+    "stop": "the model ended the output",
+    "complete": "the grammar allows nothing more",
+    "length": "the token limit; the model might have gone on",
+    "not_finite": "the model's scores were not finite",
+    "dead_end": "no token of the vocabulary may follow",
+}
+_CPU_NOTE = """
+On Linux, MLX's own matrix products are slow for long prompts. With OpenBLAS they take a tenth of the time or less:
+
+\b
+    apt-get install libopenblas0-pthread
+    LD_PRELOAD=/usr/lib/x86_64-linux-gnu/openblas-pthread/libblas.so.3 stcc run ...
+"""
+
+
+@click.command("run", epilog=_CPU_NOTE)
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--model", default="smollm2", show_default=True, help="smollm2 (fetched once), an mlx-lm model folder, or a hub name.")
+@click.option("--prompt", help="What to ask; the model's chat template is applied.")
+@click.option("--prompt-file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Read the prompt from a file.")
+@click.option("--raw", is_flag=True, help="Give the prompt as it is, without the chat template.")
+@click.option("--max-tokens", type=click.IntRange(1), default=DEFAULT_MAX_TOKENS, show_default=True, help="The output is valid anyway.")
+@click.option("--temp", type=click.FloatRange(0), default=0.0, show_default=True, help="Temperature; 0 takes the likeliest allowed token.")
+@click.option("--top-p", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True, help="Share of the mass sampled from.")
+@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
+@click.option("--stats", is_flag=True, help="A table of tokens, passes and seconds after the text.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object in place of the text.")
+def run_command(file: Path, model: str, prompt: str | None, prompt_file: Path | None, raw: bool, max_tokens: int, temp: float, top_p: float,
+                seed: int, stats: bool, as_json: bool) -> None:
+    """Decode an output of FILE (.stc, .schema.json or .regex) with a model.
+
+    A .stc for the model's vocabulary is used as it is; a portable one is bound, and a source compiled, in memory.
+    """
+    if (prompt is None) == (prompt_file is None):
+        raise click.UsageError("give one of --prompt and --prompt-file")
+    text = prompt if prompt_file is None else _read(prompt_file)
+    try:
+        options = {"max_tokens": max_tokens, "temperature": temp, "top_p": top_p, "seed": seed}
+        loaded, generation = _start(file, model, text or "", raw, options)
+        if as_json:
+            generation.finish()
+        else:
+            show_spans(generation)
+    except ConstraintError as error:
+        _refuse(error, as_json)
+        return
+    report = run_report(generation, loaded.name)
+    if as_json:
+        click.echo(json.dumps(report, ensure_ascii=False))
+    elif stats:
+        Console(stderr=True).print(stats_table(report))
+    if not generation.valid:
+        if not as_json:
+            click.echo(f"The output is not valid: {_REASONS[report['stop_reason']]}.", err=True)
+        raise click.exceptions.Exit(1)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise click.BadParameter(f"{path} is not UTF-8 text (byte {error.start})", param_hint="--prompt-file") from None
+
+
+def _refuse(error: ConstraintError, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps({"error": type(error).__name__, "message": str(error), "hint": getattr(error, "hint", "")}))
+    else:
+        click.echo(f"error: {error}", err=True)
+    raise click.exceptions.Exit(1)
+
+
+def _start(file: Path, model: str, prompt: str, raw: bool, options: dict[str, Any]) -> tuple[LoadedModel, Generation]:
+    """Load the model and the grammar, cheap checks first: a source that does not compile is told before a model is fetched."""
+    from stcc.runtime.decode import generate
+    from stcc.runtime.load import load
+    from stcc.runtime.models import load_model, model_vocabulary
+    from stcc.runtime.seam import compile_file
+
+    with Console(stderr=True).status(f"opening {file.name}") as status:
+        artifact = compile_file(file)
+        status.update(f"loading {model}")
+        loaded = load_model(model)
+        grammar = load(artifact, vocabulary=model_vocabulary(loaded))
+        return loaded, generate(loaded.model, grammar, loaded.prompt_tokens(prompt, chat=not raw), **options)
+
+
+def show_spans(generation: Generation) -> None:
+    """Write the text to standard output as it comes: bytes as they are to a file or pipe; to a terminal as text, the forced part dim."""
+    console = Console()
+    if not console.is_terminal:
+        for span in generation:
+            sys.stdout.buffer.write(span.text)
+            sys.stdout.buffer.flush()
+        sys.stdout.buffer.write(b"\n")
+        sys.stdout.buffer.flush()
+        return
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    for span in generation:
+        piece = Text(decoder.decode(span.sampled_text))
+        piece.append(decoder.decode(span.forced_text), style="dim")
+        console.print(piece, end="", soft_wrap=True)
+    console.print(decoder.decode(b"", final=True), markup=False, highlight=False)
+
+
+def run_report(generation: Generation, model: str) -> dict[str, Any]:
+    """A finished generation as plain data; ``text`` replaces bytes that are not UTF-8."""
+    counts = generation.statistics
+    return {
+        "text": generation.text.decode("utf-8", "replace"), "valid": generation.valid, "tokens": counts.tokens, "passes": counts.passes,
+        "forced": counts.forced, "forced_share": round(counts.forced_share, 4), "stop_reason": generation.stop_reason,
+        "seconds": round(counts.seconds, 4), "prefill_seconds": round(counts.prefill_seconds, 4), "prompt_tokens": counts.prompt_tokens,
+        "model": model,
+    }
+
+
+def stats_table(report: dict[str, Any]) -> Table:
+    """The report's counts as a table for people."""
+    table = Table(show_header=False, box=None)
+    rows = [
+        ("valid", "yes" if report["valid"] else "no"),
+        ("stopped by", _REASONS[report["stop_reason"]]),
+        ("tokens", f"{report['tokens']} ({report['forced']} forced, {report['forced_share']:.0%})"),
+        ("model passes", str(report["passes"])),
+        ("prompt tokens", str(report["prompt_tokens"])),
+        ("seconds", f"{report['seconds']:.2f} ({report['prefill_seconds']:.2f} until the first choice)"),
+        ("model", report["model"]),
+    ]
+    for name, value in rows:
+        table.add_row(Text(name, style="dim"), Text(value))
+    return table
