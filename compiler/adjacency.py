@@ -1,4 +1,4 @@
-"""Sparse views of transition tables: distinct edges, reachability, strongly connected components.
+"""Sparse views of transition tables and grammars: distinct edges, reachability, strongly connected components.
 
 In: int32 tables ``[nodes, classes]`` (-1 dead) or edge lists. Out: CSR arrays and boolean marks. Deduplicating a row costs one
 sort of its cells; everything after that is linear in nodes plus distinct edges, which for scalars is a few edges a node
@@ -8,9 +8,11 @@ where the table has dozens of cells.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from stcc.compiler.ir import Grammar
 
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
@@ -98,3 +100,34 @@ def _pop_component(path: list[int], on_stack: bytearray, node: int) -> list[int]
     for member in component:
         on_stack[member] = 0
     return component
+
+
+@dataclass(frozen=True, eq=False)
+class GrammarEdges:
+    """All rules' nodes in one numbering (``bases[rule] + node``), and the edges between them; calls are not edges.
+
+    Attributes:
+        bases: int64 ``[rules + 1]``.
+        reads: int64 ``[n, 2]`` rows ``source, target`` of edges that read a byte, one a pair within a block.
+        epsilons: int64 ``[n, 2]``.
+    """
+
+    bases: Int64
+    reads: Int64
+    epsilons: Int64
+
+
+def grammar_edges(grammar: Grammar) -> GrammarEdges:
+    """The edges of every rule, blocks included; each distinct DFA is deduplicated once."""
+    bases = np.cumsum([0, *(rule.nodes for rule in grammar.rules)]).astype(np.int64)
+    distinct: dict[int, Int64] = {}
+    reads: list[Int64] = []
+    epsilons: list[Int64] = []
+    for rule, base in zip(grammar.rules, bases.tolist(), strict=False):
+        reads.append(rule.bytes_[:, [0, 3]].astype(np.int64) + base)
+        epsilons.append(rule.epsilons.astype(np.int64) + base)
+        for block in rule.blocks:
+            if id(block.dfa) not in distinct:
+                distinct[id(block.dfa)] = np.stack(distinct_edges(block.dfa.table), axis=1)
+            reads.append(distinct[id(block.dfa)] + (base + block.base))
+    return GrammarEdges(bases, np.concatenate(reads), np.concatenate(epsilons))

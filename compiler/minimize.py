@@ -13,7 +13,6 @@ Hashes never decide the result: a collision merges nodes that the worklist then 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 
 import numpy as np
@@ -46,7 +45,7 @@ def minimize_dfa(dfa: Dfa) -> Dfa:
     block = refine(table, accept)
     first = first_members(block)
     table, byte_class = merge_columns(np.append(block, np.int32(-1))[table[first]], byte_class)
-    order = chain_order([list(dict.fromkeys(row)) for row in table.tolist()], int(block[dense[dfa.start]]))
+    order = reverse_postorder([list(dict.fromkeys(row)) for row in table.tolist()], int(block[dense[dfa.start]]))
     place = inverse(order, len(first))
     return Dfa(byte_class, place[table[order]], accept[first][order].astype(np.int32), 0)
 
@@ -95,27 +94,27 @@ def merge_columns(table: Int32, byte_class: UInt8) -> tuple[Int32, UInt8]:
     return np.ascontiguousarray(columns[chosen].T), merged[byte_class]
 
 
-def chain_order(successors: Sequence[Sequence[int]], start: int) -> Int64:
-    """Reachable nodes, breadth first, except that a node with a single unseen successor is followed at once.
+def reverse_postorder(successors: Sequence[Sequence[int]], start: int) -> Int64:
+    """Reachable nodes in reverse postorder of a depth-first search; a node comes before what it leads to, cycles aside.
 
-    So the states of a literal are numbered consecutively, and repeated structures repeat their differences, which the file's delta
-    coding turns into runs. Negative successors are skipped. Linear.
+    So the states of a literal are consecutive, each field of an object occupies a range of its own, and equal structures repeat the same
+    differences, which the file stores once. Successors listed first are placed first; negative ones are skipped. Linear.
     """
     seen = bytearray(len(successors))
     seen[start] = 1
-    order, queue = [start], deque([start])
-    while queue:
-        node = queue.popleft()
-        while True:
-            fresh = [target for target in successors[node] if target >= 0 and not seen[target]]
-            for target in fresh:
+    finished: list[int] = []
+    work = [(start, reversed(successors[start]))]
+    while work:
+        node, rest = work[-1]
+        for target in rest:
+            if target >= 0 and not seen[target]:
                 seen[target] = 1
-            order += fresh
-            if len(fresh) != 1:
-                queue.extend(fresh)
+                work.append((target, reversed(successors[target])))
                 break
-            node = fresh[0]
-    return np.array(order, np.int64)
+        else:
+            finished.append(node)
+            work.pop()
+    return np.array(finished[::-1], np.int64)
 
 
 def _useful(dfa: Dfa) -> npt.NDArray[np.bool_]:
