@@ -99,9 +99,8 @@ def spelled(vocabulary: Vocabulary) -> list[bytes]:
 @settings(max_examples=80, deadline=None)
 @given(random_machines(), random_vocabularies())
 def test_random_machines_against_search(machine: Machine, vocabulary: Vocabulary) -> None:
-    recurrence, texts, limit = Recurrence(machine, vocabulary), spelled(vocabulary)[:10], 3
-    few = Vocabulary.from_tokens(texts, [])
-    recurrence = Recurrence(machine, few)
+    texts, limit = spelled(vocabulary)[:10], 3
+    recurrence = Recurrence(machine, Vocabulary.from_tokens(texts, []))
     for depth in range(3):
         for stack in itertools.product(range(machine.sites), repeat=depth):
             for state in inner_states(machine):
@@ -121,8 +120,8 @@ def test_grammars_against_search(name: str) -> None:
 
 def test_single_bytes_need_the_shortest_text() -> None:
     bytes_ = Vocabulary.from_tokens([bytes([byte]) for byte in range(256)], [])
-    for grammar, shortest in ((GRAMMARS["closed form"], b'{"n":"","k":true,"c":[]}'), (GRAMMARS["tree"], b'{"n":"","c":[]}'), (GRAMMARS["any JSON"], b"0")):
-        machine = linked(grammar)
+    for name, shortest in (("closed form", b'{"n":"","k":true,"c":[]}'), ("tree", b'{"n":"","c":[]}'), ("any JSON", b"0")):
+        machine = linked(GRAMMARS[name])
         recurrence = Recurrence(machine, bytes_)
         assert recurrence.need(machine.start, ()) == len(shortest)
         for length in range(len(shortest)):

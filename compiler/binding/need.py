@@ -212,14 +212,13 @@ def _undominated(leave: Int32, costs: Int32, landing: Int32) -> npt.NDArray[np.i
     kept = np.flatnonzero((leave < UNREACHABLE).any(axis=0) & (costs[landing] < UNREACHABLE).any(axis=(1, 2)))
     if not len(kept):
         return kept
-    row = np.unique(costs[:, np.append(kept, costs.shape[1] - 1)], axis=0, return_inverse=True)[1].reshape(-1)
+    row = np.unique(costs, axis=0, return_inverse=True)[1].reshape(-1)
     profile = np.concatenate((leave[:, kept].T, row[landing[kept]].astype(np.int32)), axis=1)
     kept = kept[np.sort(np.unique(profile, axis=0, return_index=True)[1])]
-    columns = np.append(kept, costs.shape[1] - 1)
-    width = len(leave) + landing.shape[1] * len(columns)
+    width = len(leave) + landing.shape[1] * costs.shape[1]
     if len(kept) * len(kept) * width > _DOMINANCE_WORK:
         return kept
-    profile = np.concatenate((leave[:, kept].T, costs[landing[kept]][:, :, columns].reshape(len(kept), -1)), axis=1)
+    profile = np.concatenate((leave[:, kept].T, costs[landing[kept]].reshape(len(kept), -1)), axis=1)
     alive = np.ones(len(kept), np.bool_)
     for kind in range(len(kept)):
         beats = (profile <= profile[kind]).all(axis=1) & alive
