@@ -56,7 +56,7 @@ def load_model(name_or_path: str | Path) -> LoadedModel:
     name = str(name_or_path)
     if name == "smollm2":
         return load_folder(smollm2_folder(), name)
-    if Path(name).is_dir():
+    if name and Path(name).is_dir():
         return load_folder(Path(name), name)
     if not _HUB_NAME.fullmatch(name) or Path(name).exists():
         raise ModelNotFoundError(f"{name!r} is not a model", "give smollm2, an mlx-lm model folder, or a hub name such as "
