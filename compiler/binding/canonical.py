@@ -32,8 +32,8 @@ Document = dict[str, Any]
 # What may stand left of a text, for finding boundaries that do not depend on it: every class the pre-tokenizers tell apart, and runs whose
 # length matters (digits are cut in threes, a space belongs to the word after it).
 CONTEXTS = (
-    "", "a", "A", "aB", "ab's", "'", "a'", "1", "11", "111", "a1", " ", "  ", "a ", "\t", "\n", "\r\n", "\n ", ".", ",", ":", '"', '","', "}", "\\",
-    "/", "-", "_", " .", "<", "é", "中", "٣", "—", "\u00a0", "\u0301", "🙂",
+    "", "a", "A", "aB", "ab's", "'", "a'", "1", "11", "111", "a1", " ", "  ", "a ", "\t", "\n", "\r\n", "\n ", ".", ",", ":", '"',
+    '","', "}", "\\", "/", "-", "_", " .", "<", "é", "中", "٣", "—", "\u00a0", "\u0301", "🙂",
 )
 _MAX_ENCODERS = 4  # vocabularies whose encoders are kept
 
