@@ -28,7 +28,7 @@ import numpy as np
 from stcc.formats import binding_sections, machine_sections
 from stcc.formats.binding import Binding
 from stcc.formats.binding_checks import verify_binding
-from stcc.formats.container import Buffer, Container, SectionData, open_read, pack, write_atomic
+from stcc.formats.container import Buffer, Container, SectionData, memory_limit, open_read, pack, write_atomic
 from stcc.formats.errors import ContentError, HeaderError, LimitError, MagicError, VocabularyMismatch
 from stcc.formats.fingerprint import is_fingerprint
 from stcc.formats.machine import Machine, verify_machine
@@ -211,9 +211,16 @@ class Artifact:
         sections = machine_sections.machine_sections(self.machine)
         if known.warnings or known.unenforced:
             sections.append(_notes_section(known))
+        largest = 0
         for number, fingerprint in enumerate(self.fingerprints):
-            sections += binding_sections.binding_sections(self.binding(fingerprint), number)
-        return pack(CONTENT, meta, sections)
+            binding = self.binding(fingerprint)
+            sections += binding_sections.binding_sections(binding, number)
+            largest = max(largest, binding_sections.decoded_size(binding))
+        data = pack(CONTENT, meta, sections)
+        limit = memory_limit(len(data))
+        if largest > limit:
+            raise LimitError("<new>", "binding", f"it decodes to {largest:,} bytes; a file of {len(data):,} may take {limit:,}")
+        return data
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the ``.stc`` file in one step.

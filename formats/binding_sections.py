@@ -19,10 +19,10 @@ import numpy as np
 from stcc.formats.binding import UNREACHABLE, Binding
 from stcc.formats.binding_checks import FAMILIES
 from stcc.formats.coding import Array, delta, first_uses, narrow, offsets, relative, relative_parts, spread, to_int32, undelta
-from stcc.formats.container import SectionData
+from stcc.formats.container import WORKING_SIZE, SectionData
 from stcc.formats.errors import ContentError
 from stcc.formats.machine import Machine
-from stcc.formats.sections import SectionReader
+from stcc.formats.sections import PLAIN_PATTERN_STATES, SectionReader
 
 NAMES = (
     "run_lengths", "run_action",
@@ -43,7 +43,13 @@ def prefix(number: int) -> str:
 def binding_sections(binding: Binding, number: int) -> list[SectionData]:
     """The sections of ``binding``, in a fixed order; empty arrays are left out. Fingerprint and counts go to the header."""
     arrays = {**_write_tokens(binding), **_write_rows(binding), **_write_plans(binding), **_write_need(binding)}
-    return [SectionData(prefix(number) + name, arrays[name]) for name in NAMES if arrays[name].size]
+    many = len(binding.row_offsets) > PLAIN_PATTERN_STATES
+    return [SectionData(prefix(number) + name, arrays[name], compress=not (many and name == "row_pattern")) for name in NAMES if arrays[name].size]
+
+
+def decoded_size(binding: Binding) -> int:
+    """Bytes of the larger of what rows and plans decode to, as promise P9 counts them."""
+    return max(len(binding.row_actions), len(binding.plan_tokens)) * WORKING_SIZE
 
 
 def _write_tokens(binding: Binding) -> Arrays:
@@ -180,7 +186,7 @@ def _read_patterns(reader: SectionReader, pattern_name: str, counts_name: str, a
     if pattern.size and int(pattern.max()) >= len(counts):
         raise ValueError(f"{pattern_name} names a pattern that is not there")
     lengths = counts[pattern]
-    reader.reserve(int(lengths.sum(dtype=np.int64)) * 8, pattern_name)
+    reader.reserve(int(lengths.sum(dtype=np.int64)) * WORKING_SIZE, pattern_name)
     return spread(starts[:-1][pattern], to_int32(lengths))
 
 

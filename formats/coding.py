@@ -44,7 +44,10 @@ def zigzag(values: Array) -> Int64:
 def unzigzag(codes: Array) -> Int64:
     """Inverse of ``zigzag``."""
     wide = codes.astype(np.int64)
-    return (wide >> 1) ^ -(wide & 1)
+    sign = wide & 1
+    wide >>= 1
+    wide ^= np.negative(sign, out=sign)  # in place: hostile files are bounded by how many copies are alive
+    return wide
 
 
 def to_int32(values: Array) -> Int32:
@@ -69,7 +72,8 @@ def undelta(codes: Array) -> Int32:
     Raises:
         ValueError: a number does not fit int32.
     """
-    return to_int32(np.cumsum(unzigzag(codes)))
+    wide = unzigzag(codes)
+    return to_int32(np.cumsum(wide, out=wide))
 
 
 def offsets(lengths: Array) -> Int32:

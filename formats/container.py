@@ -4,8 +4,8 @@ In go a few header fields and arrays (``pack``); out comes a byte string that is
 (``Container.parse``); out comes a ``Container`` of which everything but the decompressed contents has been validated: magic, version,
 header, layout, sizes, limits and the checksum of every stored byte. Arrays are inflated on first use (``Container.array``), read-only.
 
-Cost: opening is one pass over the bytes (CRC-32) and a few microseconds a section. Reading never takes memory beyond
-``memory_limit(size of the file)``.
+Cost: opening is one pass over the bytes (CRC-32) and a few microseconds a section. Reading takes no memory beyond a
+few times ``memory_limit(size of the file)``.
 
 >>> data = pack("stc", {"name": "demo"}, [SectionData("numbers", np.arange(5, dtype=np.uint8))])
 >>> box = Container.parse(data)
@@ -55,17 +55,19 @@ MAX_DIMENSIONS = 2
 MAX_NAME = 64
 MAX_SIDE = 1 << 31
 ZLIB_RATIO = 1032  # deflate cannot expand further
-MEMORY_ALLOWANCE = 64 << 20
+MEMORY_ALLOWANCE = 16 << 20
 MEMORY_CEILING = 1 << 30
+WORKING_SIZE = 8  # bytes in which a decoder works with a number
 DTYPES = {"u8": "<u1", "u16": "<u2", "u32": "<u4", "i32": "<i4"}
 NONE, ZLIB, SHUFFLED = 0, 1, 2  # SHUFFLED: zlib over the first bytes of all numbers, then their second bytes, and so on
 CODECS = (NONE, ZLIB, SHUFFLED)
+ITEM_SIZES = {name: np.dtype(code).itemsize for name, code in DTYPES.items()}
 _DTYPE_NAMES = {np.dtype(code): name for name, code in DTYPES.items()}
-_FIELDS = {"content", "meta", "sections"}
+_FIELDS = ["content", "meta", "sections"]
 
 
 def memory_limit(file_size: int) -> int:
-    """Bytes that all arrays of a file of ``file_size`` bytes may take together, decoded (promise P9)."""
+    """Bytes that the numbers of a file of ``file_size`` bytes may take inflated, ``WORKING_SIZE`` each (promise P9)."""
     return min(MEMORY_CEILING, MEMORY_ALLOWANCE + ZLIB_RATIO * file_size)
 
 
@@ -100,9 +102,14 @@ class Section:
     checksum: int
 
     @property
+    def count(self) -> int:
+        """How many numbers; exact at any shape, since Python's integers do not overflow."""
+        return prod(self.shape)
+
+    @property
     def raw_size(self) -> int:
-        """Bytes of the array; exact at any shape, since Python's integers do not overflow."""
-        return prod(self.shape) * np.dtype(DTYPES[self.dtype]).itemsize
+        """Bytes of the array."""
+        return self.count * ITEM_SIZES[self.dtype]
 
 
 def _aligned(size: int) -> int:
@@ -269,8 +276,8 @@ def _unpack_header(packed: bytes, file: str) -> dict[str, Any]:
         canonical = msgpack.packb(header) == packed
     except (ValueError, TypeError, OverflowError, RecursionError, msgpack.exceptions.UnpackException) as error:
         raise HeaderError(file, "header", f"not msgpack: {error or type(error).__name__}") from error
-    if not canonical or not isinstance(header, dict) or header.keys() != _FIELDS:
-        raise HeaderError(file, "header", f"not a canonical map with exactly the keys {', '.join(sorted(_FIELDS))}")
+    if not canonical or not isinstance(header, dict) or list(header) != _FIELDS:
+        raise HeaderError(file, "header", f"not a canonical map with exactly the keys {', '.join(_FIELDS)}")
     if type(header["content"]) is not str or not isinstance(header["meta"], dict) or not isinstance(header["sections"], list):
         raise HeaderError(file, "header", "content is a string, meta a map and sections a list")
     return header
@@ -306,9 +313,9 @@ def validate(view: memoryview, start: int, sections: Sequence[Section], file: st
             raise LayoutError(file, place, f"it starts at {section.offset}, not at {end} where the one before it ends")
         if section.codec == NONE and section.stored != section.raw_size:
             raise ShapeError(file, place, f"{section.stored:,} bytes are stored and its shape takes {section.raw_size:,}")
-        total += section.raw_size
+        total += section.count * WORKING_SIZE
         if total > limit:
-            raise LimitError(file, place, f"its shape takes the file past {limit:,} bytes decoded")
+            raise LimitError(file, place, f"its shape takes the file past {limit // WORKING_SIZE:,} numbers")
         stop, end = end + section.stored, end + _aligned(section.stored)
         if end > len(body):
             raise TruncatedError(file, place, f"the file ends at byte {len(view):,}, inside this section")

@@ -17,12 +17,11 @@ from stcc.formats.coding import Array, delta, first_uses, narrow, offsets, relat
 from stcc.formats.container import SectionData
 from stcc.formats.errors import ContentError
 from stcc.formats.machine import Machine, verify_machine
-from stcc.formats.sections import SectionReader
+from stcc.formats.sections import PLAIN_PATTERN_STATES, SectionReader
 
 PREFIX = "machine."
 MAX_NUMBER = (1 << 31) - 1
 NAMES = ("byte_class", "row_pattern", "patterns", "exits", "accepting", "edge_target", "edge_pushes", "edge_push_counts", "returns")
-PLAIN_PATTERN_STATES = 1 << 16  # from here on the row patterns are stored plain, so that a file stays large enough for its memory limit
 
 
 def machine_sections(machine: Machine) -> list[SectionData]:
