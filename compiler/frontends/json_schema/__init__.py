@@ -17,6 +17,7 @@ from typing import Any
 
 from stcc.compiler.frontends.json_schema.arrays import array_rule
 from stcc.compiler.frontends.json_schema.construction import Construction, string_rule
+from stcc.compiler.frontends.json_schema.counted import block_rule, last_block_rule
 from stcc.compiler.frontends.json_schema.document import Document, parse_schema
 from stcc.compiler.frontends.json_schema.expansion import Expander
 from stcc.compiler.frontends.json_schema.formula import Formulas
@@ -24,6 +25,8 @@ from stcc.compiler.frontends.json_schema.objects import object_rule
 from stcc.compiler.frontends.json_schema.scalars import ScalarLanguages
 from stcc.compiler.ir import Grammar
 from stcc.compiler.options import Deadline, Options
+
+_RULES = {"object": object_rule, "array": array_rule, "string": string_rule, "characters": block_rule, "last characters": last_block_rule}
 
 
 @dataclass(frozen=True)
@@ -45,5 +48,5 @@ def schema_grammar(schema: Any, options: Options | None = None, deadline: Deadli
     formulas = Formulas()
     expander = Expander(document, formulas)
     scalars = ScalarLanguages(formulas, options, deadline, expander.pattern_places)
-    construction = Construction(expander, scalars, deadline, {"object": object_rule, "array": array_rule, "string": string_rule})
+    construction = Construction(expander, scalars, deadline, _RULES)
     return construction.grammar(), Notes(expander.warnings, expander.unenforced)

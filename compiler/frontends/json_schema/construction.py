@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from stcc.compiler.errors import BudgetError, CompileError
 from stcc.compiler.frontends.json_schema import atoms
+from stcc.compiler.frontends.json_schema.counted import counted_string
 from stcc.compiler.frontends.json_schema.expansion import Expander
 from stcc.compiler.frontends.json_schema.formula import FALSE, TRUE
 from stcc.compiler.frontends.json_schema.scalars import ScalarLanguages
@@ -115,6 +116,12 @@ class Construction:
                 builder.literal(source, text, targets[chosen])
 
     def _string(self, builder: RuleBuilder, source: int, conditions: tuple[int, ...], targets: list[int]) -> None:
+        bounds = self.scalars.length_bounds(conditions[0]) if len(conditions) == 1 else None
+        if bounds is not None:
+            opened = builder.node()
+            builder.byte(source, 0x22, 0x22, opened)
+            counted_string(self, builder, opened, bounds, targets[0])
+            return
         dfa = self.scalars.strings(conditions)
         if dfa.states > _LARGE_STRING:
             builder.call(source, self.rule(("string", conditions, ()), builder.name), targets)

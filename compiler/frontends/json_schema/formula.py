@@ -140,6 +140,11 @@ class Formulas:
             return formula
         return self.substitute(formula, lambda other: value if other == atom else other)
 
+    def conjuncts(self, formula: int) -> tuple[int, ...]:
+        """The parts of a conjunction; ``(formula,)`` for anything else."""
+        kind, payload = self._nodes[formula]
+        return payload if kind == _AND else (formula,)  # type: ignore[return-value]
+
     def if_then_else(self, condition: int, then: int, otherwise: int) -> int:
         """``condition ? then : otherwise``."""
         if then == otherwise:

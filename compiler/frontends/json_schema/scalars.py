@@ -37,6 +37,21 @@ class ScalarLanguages:
             known = self._spelled[conditions] = _any_string() if conditions == (TRUE,) else json_escape(self.raw(conditions), closing_quote=True)
         return known
 
+    def any_string(self) -> Dfa:
+        """Any string's spelling after the opening quote, the closing one included."""
+        return _any_string()
+
+    def length_bounds(self, condition: int) -> tuple[int, int | None] | None:
+        """The bounds of a string that only its length constrains, where they are long enough to be counted by blocks; else None."""
+        parts = self._formulas.conjuncts(condition)
+        payloads = [self._formulas.payload(part) for part in parts]
+        if not payloads or not all(isinstance(payload, atoms.StringLength) for payload in payloads):
+            return None
+        lengths = [payload for payload in payloads if isinstance(payload, atoms.StringLength)]
+        low = max(payload.low for payload in lengths)
+        high = min((payload.high for payload in lengths if payload.high is not None), default=None)
+        return (low, high) if max(low, high or 0) >= SHORTEST and (high is None or low <= high) else None
+
     def raw(self, conditions: tuple[int, ...]) -> Dfa:
         """Raw UTF-8 content of strings; label j where condition j holds."""
         known = self._raw.get(conditions)
