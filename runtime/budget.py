@@ -66,15 +66,17 @@ class Needs:
         return known
 
     def live_costs(self, state: int, level: Level) -> tuple[Int32, int]:
-        """Tokens to finish through each live action of ``state``, itself included, and the greatest finite one.
+        """Tokens to finish through each live action of ``state``, itself included, and the greatest of those that the stack leaves alive.
 
-        int32 ``[entries]``, in the order of ``Masks.live``; ``UNREACHABLE`` or more where the stack makes the action dead.
+        int32 ``[entries]``, in the order of ``Masks.live``; above ``UNREACHABLE`` where the stack makes the action dead, or where the
+        vocabulary cannot spell any ending.
         """
         known = level.costs.get(state)
         if known is None:
             costs = 1 + self._costs(self._masks.live(state)[1], self.vector(level))
             finite = costs[costs < UNREACHABLE]
-            known = level.costs[state] = (costs, int(finite.max()) if len(finite) else 0)
+            all_finish = len(finite) == len(self._masks.alive(state, level))
+            known = level.costs[state] = (costs, int(finite.max(initial=0)) if all_finish else UNREACHABLE)
         return known
 
     def vector(self, level: Level) -> Int32:

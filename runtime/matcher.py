@@ -25,7 +25,7 @@ import numpy.typing as npt
 from stcc.formats.binding import UNREACHABLE
 from stcc.runtime.errors import BitmaskError, BudgetTooSmall, ConstraintError, RollbackError, TokenOutOfRange, VocabularyRequired
 from stcc.runtime.masks import STOP, Entry
-from stcc.runtime.stack import TERMINATED, Configuration, Level
+from stcc.runtime.stack import MOST_FORCED, TERMINATED, Configuration, Level
 
 if TYPE_CHECKING:
     from stcc.runtime.grammar import Grammar
@@ -224,7 +224,7 @@ class Matcher:
         grammar, state, level, left = self.grammar, self._state, self._level, self._left
         binding, masks = grammar.binding, grammar.masks
         tokens: list[int] = []
-        while state >= 0:
+        while state >= 0 and len(tokens) < MOST_FORCED:
             plan = binding.plan_tokens[binding.plan_offsets[state]:binding.plan_offsets[state + 1]].tolist()
             if not plan:
                 break

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 ENDED, TERMINATED = -1, -2
 MOST_LEVELS = 1 << 16
+MOST_FORCED = 1 << 16
+"""Most bytes that one forced chain is followed for: a compiled machine always ends it sooner, a doctored file might not."""
 
 Configuration = tuple[int, "Level"]
 
@@ -190,11 +192,12 @@ class Stacks:
     def forced_bytes(self, state: int, level: Level) -> bytes:
         """All bytes that must follow: through moves, calls and returns, up to the first choice or possible end.
 
-        Ends because a machine is trim: a chain that never ended would be a configuration from which nothing can be finished.
+        It ends because compiled machines are trim: a chain that never ended would be a configuration from which nothing can be finished.
+        At most ``MOST_FORCED`` bytes.
         """
         text = bytearray()
         byte = self.forced_byte(state, level)
-        while byte >= 0:
+        while byte >= 0 and len(text) < MOST_FORCED:
             following = self.step(state, level, byte)
             if following is None:
                 break

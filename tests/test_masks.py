@@ -1,0 +1,126 @@
+"""Masks against stepping every token's bytes, at every reachable configuration."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+import stcc.runtime.masks as masks_module
+from binding_cases import GRAMMARS, random_machines, random_vocabularies
+from hypothesis import given, settings
+from runtime_cases import Oracle, bound, configuration_of, nasty
+from stcc.formats.machine import Machine
+from stcc.formats.vocabulary import Vocabulary
+from stcc.runtime import BitmaskError, Grammar, VocabularyRequired, allocate_token_bitmask
+from stcc.runtime.token_sets import TokenSets, expand
+
+
+def bits(row: np.ndarray) -> list[int]:
+    """Ids whose bit is set, computed one by one."""
+    return [word * 32 + bit for word, value in enumerate(row.tolist()) for bit in range(32) if value >> bit & 1]
+
+
+def walk(grammar: Grammar, rng: random.Random, steps: int) -> int:
+    """Compare the mask along one random walk; how many masks were compared."""
+    oracle, matcher = Oracle(grammar.machine, grammar.vocabulary), grammar.matcher()
+    bitmask = np.full((3, (grammar.vocabulary.size + 31) // 32), -1, np.int32)
+    for compared in range(steps):
+        expected = oracle.allowed(configuration_of(matcher))
+        restricts = matcher.fill_next_token_bitmask(bitmask, 1)
+        assert bits(bitmask[1]) == expected == matcher.allowed_tokens().tolist()
+        assert restricts == (len(expected) < grammar.vocabulary.size)
+        assert bits(bitmask[0]) == bits(bitmask[2]) == list(range(bitmask.shape[1] * 32))
+        choices = [token for token in expected if token not in grammar.vocabulary.stop_token_ids]
+        if not choices:
+            return compared + 1
+        assert matcher.accept_token(rng.choice(choices))
+    return steps
+
+
+@pytest.mark.parametrize("name", GRAMMARS)
+def test_masks_along_random_outputs(name: str) -> None:
+    grammar, rng = nasty(name), random.Random(name)
+    assert sum(walk(grammar, rng, 30) for _ in range(12)) > 40
+
+
+@settings(max_examples=80, deadline=None)
+@given(random_machines(), random_vocabularies())
+def test_masks_of_random_machines(machine: Machine, vocabulary: Vocabulary) -> None:
+    grammar, rng = bound(machine, vocabulary), random.Random(0)
+    for _ in range(4):
+        walk(grammar, rng, 8)
+
+
+@settings(max_examples=30, deadline=None)
+@given(random_machines(), random_vocabularies())
+def test_packed_and_scattered_actions_give_the_same_rows(machine: Machine, vocabulary: Vocabulary) -> None:
+    before = masks_module.LARGE_ACTION
+    masks_module.LARGE_ACTION = 2  # almost every action keeps a packed row
+    try:
+        walk(bound(machine, vocabulary), random.Random(1), 8)
+    finally:
+        masks_module.LARGE_ACTION = before
+
+
+def test_rows_are_shared_and_bounded() -> None:
+    grammar = nasty("any JSON")
+    grammar.masks._most_rows = 16
+    rng = random.Random(5)
+    for _ in range(30):
+        walk(grammar, rng, 20)
+        assert len(grammar.masks.rows) <= 16
+
+
+def test_states_that_admit_the_same_actions_share_a_row() -> None:
+    grammar = nasty("tree")
+    for opened in (b'{"n":"', b'{"n":"","c":[{"n":"', b'{"n":"a","c":[{"n":"","c":[{"n":"x'):
+        matcher = grammar.matcher()
+        assert matcher.accept_bytes(opened)
+        matcher.allowed_tokens()
+    assert len(grammar.masks.rows) < 3
+
+
+def test_a_wider_bitmask_is_cleared_beyond_the_vocabulary() -> None:
+    grammar = nasty("closed form")
+    matcher, words = grammar.matcher(), (grammar.vocabulary.size + 31) // 32
+    wide = np.full((2, words + 5), -1, np.int32)
+    matcher.fill_next_token_bitmask(wide, -1)
+    assert bits(wide[1]) == matcher.allowed_tokens().tolist() and (wide[0] == -1).all()
+    single = np.full(words, -1, np.int32)
+    matcher.fill_next_token_bitmask(single)
+    assert bits(single) == matcher.allowed_tokens().tolist()
+
+
+@pytest.mark.parametrize("bitmask, index", [
+    (np.zeros((1, 3), np.int32), 0), (np.zeros((1, 99), np.int64), 0), (np.zeros((1, 99), np.uint32), 0),
+    (np.zeros((2, 99), np.int32), 2), (np.zeros((1, 1, 99), np.int32), 0), ([0] * 99, 0),
+])
+def test_bitmasks_that_do_not_fit(bitmask: object, index: int) -> None:
+    with pytest.raises(BitmaskError):
+        nasty("closed form").matcher().fill_next_token_bitmask(bitmask, index)
+
+
+def test_an_index_past_the_last_row_of_an_exact_bitmask() -> None:
+    grammar = nasty("closed form")
+    with pytest.raises(BitmaskError, match="no row 4"):
+        grammar.matcher().fill_next_token_bitmask(allocate_token_bitmask(4, grammar.vocabulary.size), 4)
+
+
+def test_without_a_vocabulary_masks_are_refused_and_bytes_work() -> None:
+    matcher = Grammar(nasty("closed form").machine, name="form").matcher()
+    with pytest.raises(VocabularyRequired, match="form"):
+        matcher.fill_next_token_bitmask(np.zeros((1, 4), np.int32))
+    assert matcher.accept_bytes(b'{"n":"') and not matcher.accept_bytes(b"\n")
+
+
+def test_token_sets_find_rows_by_content() -> None:
+    tokens = [bytes([97 + number % 26, 97 + number // 26]) for number in range(200)]
+    sets = TokenSets(Vocabulary.from_tokens(tokens, []))
+    starts, lengths = np.array([3, 50], np.int32), np.array([7, 100], np.int32)
+    ranks = [*range(3, 10), *range(50, 150)]
+    assert expand(starts, lengths).tolist() == ranks
+    row = sets.row(starts, lengths)
+    assert bits(row) == sorted(sets.byte_order[ranks].tolist())
+    assert sets.row(starts.copy(), lengths.copy()) is row
+    assert bits(sets.at_least(2)) == list(range(200)) and bits(sets.at_least(3)) == []
