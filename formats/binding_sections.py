@@ -15,7 +15,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-
 from stcc.formats.binding import UNREACHABLE, Binding
 from stcc.formats.binding_checks import FAMILIES
 from stcc.formats.coding import Array, delta, first_uses, narrow, offsets, relative, relative_parts, spread, to_int32, undelta
@@ -43,8 +42,8 @@ def prefix(number: int) -> str:
 def binding_sections(binding: Binding, number: int) -> list[SectionData]:
     """The sections of ``binding``, in a fixed order; empty arrays are left out. Fingerprint and counts go to the header."""
     arrays = {**_write_tokens(binding), **_write_rows(binding), **_write_plans(binding), **_write_need(binding)}
-    many = len(binding.row_offsets) > PLAIN_PATTERN_STATES
-    return [SectionData(prefix(number) + name, arrays[name], compress=not (many and name == "row_pattern")) for name in NAMES if arrays[name].size]
+    plain = {"row_pattern"} if len(binding.row_offsets) > PLAIN_PATTERN_STATES else set()
+    return [SectionData(prefix(number) + name, arrays[name], compress=name not in plain) for name in NAMES if arrays[name].size]
 
 
 def decoded_size(binding: Binding) -> int:

@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-
 from stcc.formats.coding import Array
 from stcc.formats.container import Container, memory_limit
 from stcc.formats.errors import ContentError, FormatError, LimitError
 
 PLAIN_PATTERN_STATES = 1 << 14
-"""From here on the patterns of rows are stored plain: n states then take n bytes of file, hence 1,032 n bytes of memory allowed, which is more
-than the 4 bytes x 256 classes that their table can take. Below, any table fits the allowance of 16 MiB."""
+"""From here on the patterns of rows are stored plain: n states then take n bytes of file, hence 1,032 n bytes of memory allowed, which is
+more than the 4 bytes x 256 classes that their table can take. Below, any table fits the allowance of 16 MiB."""
 
 
 @dataclass(frozen=True)
