@@ -62,11 +62,10 @@ def token_actions(machine: Machine, vocabulary: Vocabulary, deadline: Deadline |
     """
     algebra = Algebra(machine, deadline, max_entries)
     functions = _walk(algebra, vocabulary)[vocabulary.token_node]
-    owned, functions = _by_first_appearance(functions)
-    changes = np.flatnonzero(np.diff(functions)) + 1
-    run_starts = np.concatenate((np.zeros(min(1, len(functions)), np.int64), changes)).astype(np.int32)
+    run_starts = np.flatnonzero(np.concatenate((np.ones(min(1, len(functions)), np.bool_), functions[1:] != functions[:-1]))).astype(np.int32)
+    owned, run_action = _by_first_appearance(functions[run_starts])
     row_offsets, row_actions, values = _rows(algebra, owned)
-    return _with_records(algebra, len(owned), run_starts, functions[run_starts], row_offsets, row_actions, values)
+    return _with_records(algebra, len(owned), run_starts, run_action, row_offsets, row_actions, values)
 
 
 def _walk(algebra: Algebra, vocabulary: Vocabulary) -> Int32:
@@ -90,7 +89,7 @@ def _walk(algebra: Algebra, vocabulary: Vocabulary) -> Int32:
 
 
 def _by_first_appearance(functions: Int32) -> tuple[list[int], Int32]:
-    """The functions that tokens own, dead first, then in order of first appearance; each token's index among them."""
+    """The functions that runs of tokens own, dead first, then in order of first appearance; each run's index among them."""
     distinct, first, inverse = np.unique(functions, return_index=True, return_inverse=True)
     first[distinct == DEAD] = -1
     order = np.argsort(first, kind="stable")
