@@ -33,6 +33,7 @@ import numpy.typing as npt
 Int32 = npt.NDArray[np.int32]
 
 MOVE, POPPED, EXPOSED = 1, 2, 3
+UNREACHABLE = 1 << 29  # leaves room to add two such costs in int32
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,8 +58,12 @@ class Binding:
         suffix_states: return states on which the function is alive, rising within a function.
         suffix_values: its values there.
         plan_offsets: ``[states + 1]`` into ``plan_tokens``.
-        plan_tokens: canonical tokens of each state's forced chain (Theorem 20); they stay inside the state's rule, or end exactly at its exit.
+        plan_tokens: canonical tokens of each state's forced chain (Theorem 20); they stay inside the state's rule, or end exactly at
+            its exit.
         cover: uint8 ``[states]`` the fewest bytes that the next sampled token must span (boundary cover); 0 or 1 where any may follow.
+        need_finish: ``[states]`` fewest tokens that finish a valid output from ``(q, empty stack)``; ``UNREACHABLE`` where none does.
+        need_kinds: ``[kinds]`` the records (POPPED or EXPOSED) by which a token can leave a rule.
+        need_leave: ``[states, kinds]`` fewest tokens from ``q`` up to and including one whose value is that kind; ``UNREACHABLE`` if none.
     """
 
     fingerprint: str
@@ -80,3 +85,6 @@ class Binding:
     plan_offsets: Int32
     plan_tokens: Int32
     cover: npt.NDArray[np.uint8]
+    need_finish: Int32
+    need_kinds: Int32
+    need_leave: Int32
