@@ -1,1 +1,18 @@
-"""The compiler: sources to artifacts."""
+"""The compiler: sources to artifacts.
+
+>>> from stcc.compiler import compile_json_schema
+>>> artifact = compile_json_schema({"type": "boolean"})
+>>> artifact.kind
+'json_schema'
+"""
+
+from stcc.compiler.binding.bind import bind
+from stcc.compiler.errors import BudgetError, CompileError, SourceError, UnsatisfiableError, UnsupportedError
+from stcc.compiler.options import Options
+from stcc.compiler.pipeline import compile_json_schema, compile_regex
+from stcc.compiler.vocabularies import vocabulary_from_tokenizer
+
+__all__ = [
+    "BudgetError", "CompileError", "Options", "SourceError", "UnsatisfiableError", "UnsupportedError", "bind", "compile_json_schema", "compile_regex",
+    "vocabulary_from_tokenizer",
+]

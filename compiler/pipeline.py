@@ -19,7 +19,7 @@ from stcc.compiler.errors import CompileError, SourceError
 from stcc.compiler.frontends.json_schema import Notes, schema_grammar
 from stcc.compiler.frontends.json_schema.document import parse_schema
 from stcc.compiler.frontends.outlines import outlines_pattern
-from stcc.compiler.frontends.regex import compile_pattern
+from stcc.compiler.frontends.regex.language import compile_pattern
 from stcc.compiler.inline import inline
 from stcc.compiler.ir import Grammar, RuleBuilder
 from stcc.compiler.machine import link

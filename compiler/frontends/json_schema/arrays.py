@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from stcc.compiler.frontends.json_schema import atoms
 from stcc.compiler.frontends.json_schema.construction import Construction, RuleKey
-from stcc.compiler.frontends.json_schema.formula import TRUE
+from stcc.compiler.frontends.json_schema.formula import FALSE, TRUE
 from stcc.compiler.ir import Rule, RuleBuilder
 
 

@@ -94,7 +94,7 @@ class KeyAutomaton:
         nodes = sorted({node for node in self._labels if node >= 0})
         index = {node: label for label, node in enumerate(nodes)}
         accept = np.array([index.get(node, -1) for node in self._labels], np.int32)
-        return Dfa(self._byte_class, np.array(self._rows, np.int32).reshape(len(self._rows), -1), accept), nodes
+        return Dfa(self._byte_class, np.array(self._rows, np.int32).reshape(len(self._rows), self._trie_rows.shape[1]), accept), nodes
 
 
 _NO_ROW = np.zeros(0, np.int32)

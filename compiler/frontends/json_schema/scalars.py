@@ -14,8 +14,9 @@ from stcc.compiler.dfa import Dfa
 from stcc.compiler.errors import CompileError, UnsupportedError
 from stcc.compiler.escape import json_escape
 from stcc.compiler.frontends.json_schema import atoms
+from stcc.compiler.frontends.json_schema.counted import SHORTEST
 from stcc.compiler.frontends.json_schema.formula import FALSE, TRUE, Formulas
-from stcc.compiler.frontends.regex import compile_pattern
+from stcc.compiler.frontends.regex.language import compile_pattern
 from stcc.compiler.options import Deadline, Options
 from stcc.compiler.scalars import formats, numbers
 
@@ -28,6 +29,7 @@ class ScalarLanguages:
         self._raw: dict[tuple[int, ...], Dfa] = {}
         self._spelled: dict[tuple[int, ...], Dfa] = {}
         self._numbers: dict[tuple[int, ...], Dfa] = {}
+        self._patterns: dict[str, Dfa] = {}
         self._atoms: dict[tuple[int, bool], Dfa] = {}
 
     def strings(self, conditions: tuple[int, ...]) -> Dfa:
@@ -80,6 +82,12 @@ class ScalarLanguages:
 
     def pattern(self, pattern: str) -> Dfa:
         """The DFA of an ECMA-262 pattern in search mode; errors name the schema it stands in."""
+        known = self._patterns.get(pattern)
+        if known is None:
+            known = self._patterns[pattern] = self._compiled(pattern)
+        return known
+
+    def _compiled(self, pattern: str) -> Dfa:
         try:
             return compile_pattern(pattern, dialect="ecma", mode="search", max_states=self._options.max_states, deadline=self._deadline)
         except CompileError as error:
