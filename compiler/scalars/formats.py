@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import cache, partial
 
 from stcc.compiler.dfa import Dfa
-from stcc.compiler.frontends.regex import compile_pattern
+from stcc.compiler.frontends.regex.language import compile_pattern
 from stcc.compiler.scalars import expressions, hosts, internationalized, mail, resources, times
 
 

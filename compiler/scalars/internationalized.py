@@ -23,6 +23,8 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 MAX_LABELS = 4
+MAX_MAILBOX_LABELS = 3  # 3 labels of 60 octets and a local part of 64 stay within the 254 of a mailbox
+MAX_CODE_POINTS = 10
 
 _BLOCKS = ((0xDF, 0x17F), (0x300, 0x36F), (0x3AC, 0x3CE), (0x430, 0x45F), (0x901, 0x96F), (0xE01, 0xE59), (0x3005, 0x3007),
            (0x3041, 0x3096), (0x30A1, 0x30FE))
@@ -80,15 +82,14 @@ def _label(first: str, later: str, most: int) -> str:
 def name() -> str:
     """The pattern of idn-hostname."""
     letters, marks, _ = _letters_and_marks()
-    beyond = _label(f"0-9a-z{letters}", f"0-9a-z{letters}{marks}", 10)
+    beyond = _label(f"0-9a-z{letters}", f"0-9a-z{letters}{marks}", MAX_CODE_POINTS)
     label = f"(?:{_label('0-9A-Za-z', '0-9A-Za-z', 60)}|{beyond})"
     single = _label("0-9A-Za-z", "0-9A-Za-z", 63)
     return f"(?:{label}(?:\\.{label}){{0,{MAX_LABELS - 1}}}|{single})"
 
 
 def mailbox_domain() -> str:
-    """The pattern of a domain in idn-email, where marks need not be in NFC (as the JSON Schema test suite has it); bound its octets."""
+    """The pattern of a domain in idn-email; marks need not be in NFC there, as the JSON Schema test suite has it."""
     letters, _, marks = _letters_and_marks()
-    ascii_label = "[0-9A-Za-z](?:[0-9A-Za-z\\-]*[0-9A-Za-z])?"
-    label = f"(?:{ascii_label}|{_label(f'0-9a-z{letters}', f'0-9a-z{letters}{marks}', 10)})"
-    return f"{label}(?:\\.{label})*"
+    label = f"(?:{_label('0-9A-Za-z', '0-9A-Za-z', 60)}|{_label(f'0-9a-z{letters}', f'0-9a-z{letters}{marks}', MAX_CODE_POINTS)})"
+    return f"{label}(?:\\.{label}){{0,{MAX_MAILBOX_LABELS - 1}}}"

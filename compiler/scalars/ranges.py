@@ -12,6 +12,7 @@ from __future__ import annotations
 from fractions import Fraction
 from functools import lru_cache
 
+from stcc.compiler import algebra
 from stcc.compiler.dfa import Dfa
 from stcc.compiler.errors import UnsupportedError
 from stcc.compiler.scalars.numerals import Number, exact, tabulate
@@ -20,7 +21,6 @@ _LESS, _EQUAL, _GREATER = -1, 0, 1
 
 _Seen = tuple[str, int, int]  # ("integer", digits, order of the prefix), ("fraction", remainder of the bound, 0) or ("settled", 0, order)
 _Signed = tuple[bool, _Seen]
-_Pair = tuple[_Signed, _Signed]
 
 
 class _Magnitude:
@@ -98,32 +98,6 @@ class _Comparison:
         return None if dead else (negative, seen)
 
 
-class _Both:
-    """The reading that accepts what two comparisons accept."""
-
-    def __init__(self, low: _Comparison, high: _Comparison) -> None:
-        self.low, self.high = low, high
-
-    def begin(self, negative: bool) -> _Pair | None:
-        return _pair(self.low.begin(negative), self.high.begin(negative))
-
-    def integer(self, seen: _Pair, digit: int) -> _Pair | None:
-        return _pair(self.low.integer(seen[0], digit), self.high.integer(seen[1], digit))
-
-    def point(self, seen: _Pair) -> _Pair | None:
-        return _pair(self.low.point(seen[0]), self.high.point(seen[1]))
-
-    def fraction(self, seen: _Pair, digit: int) -> _Pair | None:
-        return _pair(self.low.fraction(seen[0], digit), self.high.fraction(seen[1], digit))
-
-    def label(self, seen: _Pair) -> int:
-        return min(self.low.label(seen[0]), self.high.label(seen[1]))
-
-
-def _pair(low: _Signed | None, high: _Signed | None) -> _Pair | None:
-    return None if low is None or high is None else (low, high)
-
-
 def _sign(difference: int) -> int:
     return (difference > 0) - (difference < 0)
 
@@ -165,7 +139,7 @@ def at_most(bound: Number, exclusive: bool = False, *, exponents: bool = False) 
 @lru_cache(maxsize=1024)
 def between(low: Number, high: Number, *, exclusive_low: bool = False, exclusive_high: bool = False) -> Dfa:
     """Plain numbers from ``low`` to ``high``; the empty language where there is none. Errors as for ``at_least``."""
-    return tabulate(_Both(_lower(low, exclusive_low), _upper(high, exclusive_high)), keyword="minimum")
+    return algebra.intersect(at_least(low, exclusive_low), at_most(high, exclusive_high))
 
 
 @lru_cache(maxsize=1024)
