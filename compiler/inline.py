@@ -2,7 +2,7 @@
 
 In: a trimmed grammar. Out: an equivalent one. A rule that is called once, or is small, is copied into its callers, bottom-up, unless it
 is recursive; its exits become epsilons to the call's returns. Equal calls in one rule share a copy. Rules that nothing calls any more go.
-The grammar never grows beyond ``max_nodes``: where a copy would pass it, the call stays. Cost: linear in the nodes written.
+Copies never take the grammar beyond ``max_nodes``: where one would, the call stays. Cost: linear in the nodes written.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Int32 = npt.NDArray[np.int32]
 SMALL_RULE = 64  # nodes; a copy of so few costs less in the file than the exposed entries of one more call site
 
 
-def inline(grammar: Grammar, *, max_nodes: int = 200_000, small: int = SMALL_RULE) -> Grammar:
+def inline(grammar: Grammar, max_nodes: int = 200_000, *, small: int = SMALL_RULE) -> Grammar:
     """The grammar with rules of at most ``small`` nodes, and rules called once, copied into their callers; the root is rule 0."""
     callees = [sorted({call.rule for call in rule.calls}) for rule in grammar.rules]
     order = components(callees)
@@ -34,7 +34,7 @@ def inline(grammar: Grammar, *, max_nodes: int = 200_000, small: int = SMALL_RUL
             callee = finished[call.rule]
             cost = 0 if assembly.has(call) or uses[call.rule] == 1 else callee.nodes
             wanted = call.rule not in fixed and (uses[call.rule] == 1 or callee.nodes <= small)
-            if wanted and total + cost <= max_nodes:
+            if wanted and (not cost or total + cost <= max_nodes):
                 assembly.copy(call, callee)
                 total += cost
             else:
