@@ -21,10 +21,10 @@ from stcc.compiler.dfa import Dfa
 from stcc.compiler.errors import BudgetError
 
 Int32 = npt.NDArray[np.int32]
-Array = npt.NDArray[np.generic]
 
 _CODE_POINTS = 0x110000
-_CONTINUATION = slice(0x80, 0xC0)
+_ASCII_END, _FIRST_LEAD = 0x80, 0xC0  # continuation bytes lie between
+_NARROW = 8  # rows of at most this many cells are compared cell by cell
 _CELLS = 1 << 21  # cells compared at once: 8 MiB
 
 
@@ -50,9 +50,8 @@ class _Level:
 
 @dataclass(frozen=True, eq=False)
 class _Shape:
-    """The class of each ASCII byte; the levels, of which number k reads k + 1 continuation bytes; and (lead byte, level, row)."""
+    """The levels, of which number k reads k + 1 continuation bytes; and (lead byte, level, row) for every lead that is alive."""
 
-    ascii: Int32
     levels: tuple[_Level, ...]
     leads: tuple[tuple[int, int, int], ...]
 
@@ -61,38 +60,43 @@ class _ShapeBuilder:
     def __init__(self, partition: Partition) -> None:
         self.starts, self.classes = _without_surrogates(partition)
         self.rows: tuple[dict[tuple[int, ...], int], ...] = ({}, {}, {})
+        self.uniform: dict[tuple[int, int], int] = {}
 
     def row(self, level: int, low: int, floor: int = 0) -> int:
         """Number of the row that covers ``64 ** (level + 1)`` code points from ``low``; those below ``floor`` are dead."""
         size = 64 ** level
         first = bisect_right(self.starts, low) - 1
         if floor <= low and (first + 1 == len(self.starts) or self.starts[first + 1] >= low + 64 * size):
-            return self._uniform(level, self.classes[first])
+            return self.uniform_row(level, self.classes[first])
         places = range(low, low + 64 * size, size)
         if level == 0:
-            cells = tuple(self.classes[bisect_right(self.starts, place) - 1] for place in places)
-        else:
-            cells = tuple(-1 if place < floor else self.row(level - 1, place) for place in places)
-        return self._number(level, cells)
+            return self.number(level, tuple([self.classes[bisect_right(self.starts, place) - 1] for place in places]))
+        return self.number(level, tuple([-1 if place < floor else self.row(level - 1, place) for place in places]))
 
-    def _uniform(self, level: int, class_: int) -> int:
-        for depth in range(level + 1):
-            class_ = self._number(depth, (class_,) * 64)
-        return class_
+    def uniform_row(self, level: int, class_: int) -> int:
+        """Number of the row under which every code point has class ``class_``."""
+        known = self.uniform.get((level, class_))
+        if known is None:
+            below = class_ if level == 0 else self.uniform_row(level - 1, class_)
+            known = self.uniform[level, class_] = self.number(level, (below,) * 64)
+        return known
 
-    def _number(self, level: int, cells: tuple[int, ...]) -> int:
-        if max(cells) < 0:
-            return -1
-        return self.rows[level].setdefault(cells, len(self.rows[level]))
+    def number(self, level: int, cells: tuple[int, ...]) -> int:
+        """Number of a row; -1 if it is dead."""
+        known = self.rows[level].get(cells)
+        if known is None:
+            if max(cells) < 0:
+                return -1
+            known = self.rows[level][cells] = len(self.rows[level])
+        return known
 
     def build(self) -> _Shape:
         """The finished shape."""
-        ascii_ = np.array([self.classes[bisect_right(self.starts, point) - 1] for point in range(128)], np.int32)
         leads = [(lead, 0, self.row(0, (lead & 0x1F) << 6)) for lead in range(0xC2, 0xE0)]
         leads += [(lead, 1, self.row(1, (lead & 0x0F) << 12, 0x800)) for lead in range(0xE0, 0xF0)]
         leads += [(lead, 2, self.row(2, (lead & 0x07) << 18, 0x10000)) for lead in range(0xF0, 0xF5)]
         levels = tuple(_level(np.array(list(rows), np.int32).reshape(-1, 64)) for rows in self.rows)
-        return _Shape(ascii_, levels, tuple(entry for entry in leads if entry[2] >= 0))
+        return _Shape(levels, tuple(entry for entry in leads if entry[2] >= 0))
 
 
 def _level(rows: Int32) -> _Level:
@@ -113,9 +117,21 @@ def _without_surrogates(partition: Partition) -> tuple[list[int], list[int]]:
     return [*starts, _CODE_POINTS], [*classes, -1]
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
 def _shape(partition: Partition) -> _Shape:
     return _ShapeBuilder(partition).build()
+
+
+def _split(partition: Partition) -> tuple[list[int], list[int], Partition]:
+    """The class of each ASCII character; and the rest, with its classes numbered by first occurrence, after their own numbers.
+
+    Most patterns tell no characters beyond ASCII apart, and so share one shape.
+    """
+    ascii_ = [partition.classes[bisect_right(partition.starts, point) - 1] for point in range(_ASCII_END)]
+    names: dict[int, int] = {}
+    first = bisect_right(partition.starts, _ASCII_END) - 1
+    classes = [class_ if class_ < 0 else names.setdefault(class_, len(names)) for class_ in partition.classes[first:]]
+    return ascii_, list(names), Partition((0, *partition.starts[first + 1:]), tuple(classes))
 
 
 def merged(partition: Partition, representative: Int32) -> Partition:
@@ -136,11 +152,12 @@ def encode_utf8(table: Int32, accept: Int32, start: int, partition: Partition, *
     The states of the result begin with those of ``table``. BudgetError past ``max_states``.
     """
     table, representative = _distinct_columns(table)
-    shape = _shape(merged(partition, representative))
-    states = len(table)
+    ascii_, names, rest = _split(merged(partition, representative))
+    shape = _shape(rest)
+    total = len(table)
     inner: list[Int32] = []  # per level: distinct rows over the 64 continuation bytes, cells numbered as states of the result
     numbers: list[Int32] = []  # per level: state of the result for (state, row of the shape)
-    below, total = table, states
+    below = np.ascontiguousarray(table[:, names])
     for level in shape.levels:
         rows, inverse = _distinct_rows(below, level, max_states)
         inner.append(rows)
@@ -149,38 +166,40 @@ def encode_utf8(table: Int32, accept: Int32, start: int, partition: Partition, *
         total += len(rows)
         if total > max_states:
             raise _too_many(max_states)
-    return _assembled(table, accept, start, shape, inner, numbers, total)
-
-
-def _assembled(table: Int32, accept: Int32, start: int, shape: _Shape, inner: list[Int32], numbers: list[Int32], total: int) -> Dfa:
-    """Put the columns of all 256 bytes together, equal ones once."""
-    keys: dict[tuple[int, ...], int] = {}
-    byte_class = np.zeros(256, np.uint8)
-    continuation = np.concatenate([level.rows for level in shape.levels]).T
-    entries: dict[int, tuple[int, ...]] = {byte: (0, int(class_)) for byte, class_ in enumerate(shape.ascii.tolist())}
-    entries.update({0x80 + place: (1, *column) for place, column in enumerate(continuation.tolist())})
-    entries.update({lead: (2, level, row) for lead, level, row in shape.leads})
-    dead = (0, -1)
-    first_byte: list[int] = []
-    for byte in range(256):
-        key = entries.get(byte, dead)
-        if key not in keys:
-            keys[key] = len(keys)
-            first_byte.append(byte)
-        byte_class[byte] = keys[key]
-    result = np.full((total, len(keys)), -1, np.int32)
-    states = len(table)
+    byte_class, columns = _columns(shape, ascii_)
+    result = np.full((total, len(columns)), -1, np.int32)
     padded = _padded(table)
-    for class_, (key, byte) in enumerate(zip(keys, first_byte, strict=True)):
-        if key[0] == 0:
-            result[:states, class_] = padded[:, key[1]]
-        elif key[0] == 2:
-            result[:states, class_] = numbers[key[1]][:, key[2]]
-        elif total > states:
-            result[states:, class_] = np.concatenate([rows[:, byte - 0x80] for rows in inner])
+    for class_, (byte, level_number, source) in enumerate(columns):
+        if level_number < 0:
+            result[:len(table), class_] = padded[:, source]
+        elif byte >= _FIRST_LEAD:
+            result[:len(table), class_] = numbers[level_number][:, source]
+        elif total > len(table):
+            result[len(table):, class_] = np.concatenate([rows[:, byte - _ASCII_END] for rows in inner])
     labels = np.full(total, -1, np.int32)
-    labels[:states] = accept
+    labels[:len(table)] = accept
     return Dfa(byte_class, result, labels, start)
+
+
+def _columns(shape: _Shape, ascii_: list[int]) -> tuple[npt.NDArray[np.uint8], list[tuple[int, int, int]]]:
+    """Classes of the 256 bytes, and of each class its first byte and where its column comes from.
+
+    That is (byte, -1, character class) for an ASCII byte or one that never occurs, (byte, level, row) for a lead byte.
+    """
+    rows = np.concatenate([level.rows for level in shape.levels]).T.tolist()
+    leads = {byte: (level, row) for byte, level, row in shape.leads}
+    keys: dict[tuple[int, ...], int] = {}
+    columns: list[tuple[int, int, int]] = []
+    byte_class = []
+    for byte in range(256):
+        source = (-1, ascii_[byte]) if byte < _ASCII_END else leads.get(byte, (-1, -1))
+        inside = _ASCII_END <= byte < _FIRST_LEAD
+        key = (-2, *rows[byte - _ASCII_END]) if inside else source
+        if key not in keys:
+            keys[key] = len(columns)
+            columns.append((byte, 0, 0) if inside else (byte, *source))
+        byte_class.append(keys[key])
+    return np.array(byte_class, np.uint8), columns
 
 
 def _padded(table: Int32) -> Int32:
@@ -214,14 +233,28 @@ def _distinct_rows(below: Int32, level: _Level, max_states: int) -> tuple[Int32,
     inverse = np.full((states, rows), -1, np.int32)
     for low in range(0, states if rows else 0, step):
         cells = np.ascontiguousarray(padded[low:low + step][:, level.columns]).reshape(-1, width)
-        keys = cells.view(np.dtype((np.void, width * 4))).reshape(-1)
-        _, first, back = np.unique(keys, return_index=True, return_inverse=True)
+        first, back = _grouped(cells)
         number = np.array([-1 if cells[at].max() < 0 else seen.setdefault(cells[at].tobytes(), len(seen)) for at in first], np.int32)
-        inverse[low:low + step] = number[back.reshape(-1)].reshape(-1, rows)
+        inverse[low:low + step] = number[back].reshape(-1, rows)
         if len(seen) > max_states:
             raise _too_many(max_states)
     distinct = np.frombuffer(b"".join(seen), np.int32).reshape(-1, width)
     return distinct[:, level.place], inverse
+
+
+def _grouped(cells: Int32) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """The first row of each group of equal rows, and the group of each row."""
+    keys: npt.NDArray[np.generic]
+    if cells.shape[1] <= _NARROW:
+        ranks = cells[:, 0].astype(np.int64)
+        for column in cells.T[1:]:
+            _, ranks = np.unique(ranks, return_inverse=True)
+            ranks = ranks.reshape(-1) * (int(cells.max()) + 2) + column
+        keys = ranks
+    else:
+        keys = cells.view(np.dtype((np.void, cells.shape[1] * 4))).reshape(-1)
+    _, first, back = np.unique(keys, return_index=True, return_inverse=True)
+    return first, back.reshape(-1)
 
 
 def _too_many(max_states: int) -> BudgetError:
