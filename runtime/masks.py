@@ -33,6 +33,9 @@ LARGE_ACTION = 512
 SMALL_TOKENS = 1 << 15
 """Most tokens, over all small actions, that are expanded when a grammar is opened."""
 ROW_BYTES = 64 << 20
+FEW_ACTIONS = 16
+"""Actions up to which slices are cheaper than one gather."""
+_BIT = np.left_shift(np.uint32(1), np.arange(32, dtype=np.uint32))
 MOST_VALUES = 1 << 18
 MOST_KEYS = 1 << 18
 DEAD, STOP = -1, -2
@@ -45,47 +48,73 @@ class ActionTokens:
     O(runs + tokens of small actions) to make, in array operations.
     """
 
-    __slots__ = ("_bits", "_large", "_offsets", "_run_lengths", "_run_starts", "_sets", "_sizes", "_starts", "_words", "is_large")
+    __slots__ = ("_bits", "_is_large", "_large", "_large_ids", "_run_lengths", "_run_offsets", "_run_starts", "_sets", "_sizes", "_starts",
+                 "_starts_list", "_words")
 
     def __init__(self, binding: Binding, sets: TokenSets) -> None:
         self._sets = sets
-        lengths = np.diff(binding.run_starts, append=np.int32(len(sets.byte_order))).astype(np.int32)
-        live = np.flatnonzero(binding.run_action)  # action 0 is dead everywhere
-        actions = binding.run_action[live]
-        # a stable sort of 16-bit keys is a radix sort
-        order = live[np.argsort(actions.astype(np.uint16) if binding.actions < 1 << 16 else actions, kind="stable")]
+        actions = binding.run_action
+        # a stable sort of 16-bit keys is a radix sort; the dead action 0 comes first
+        order = np.argsort(actions.astype(np.uint16) if binding.actions <= 1 << 16 else actions, kind="stable")
+        lengths = np.empty(len(actions), np.int32)
+        np.subtract(binding.run_starts[1:], binding.run_starts[:-1], out=lengths[:-1])
+        if len(lengths):
+            lengths[-1] = len(sets.byte_order) - int(binding.run_starts[-1])
         self._run_starts, self._run_lengths = binding.run_starts[order], lengths[order]
-        grouped = binding.run_action[order]
-        self._offsets = np.zeros(binding.actions + 1, np.intp)
-        np.cumsum(np.bincount(grouped, minlength=binding.actions), out=self._offsets[1:])
-        sizes = np.bincount(grouped, weights=self._run_lengths, minlength=binding.actions).astype(np.intp)
-        self.is_large = sizes >= _threshold(sizes)
-        small_runs = ~self.is_large[grouped]
-        tokens = sets.byte_order[expand(self._run_starts[small_runs], self._run_lengths[small_runs])]
-        self._words = (tokens >> 5).astype(np.intp)
-        self._bits = np.left_shift(np.uint32(1), (tokens & 31).astype(np.uint32))
-        self._sizes = np.where(self.is_large, 0, sizes)
-        self._starts = np.cumsum(self._sizes) - self._sizes
+        self._run_offsets = np.zeros(binding.actions + 1, np.intp)
+        np.cumsum(np.bincount(actions, minlength=binding.actions), out=self._run_offsets[1:])
+        before = np.zeros(len(actions) + 1, np.intp)
+        np.cumsum(self._run_lengths, out=before[1:])
+        bounds = before[self._run_offsets]
+        sizes = bounds[1:] - bounds[:-1]
+        sizes[:1] = 0
+        self._is_large = sizes >= _threshold(sizes)
+        self._large_ids = frozenset(np.flatnonzero(self._is_large).tolist())
         self._large: dict[int, Row] = {}
+        self._sizes = np.where(self._is_large, 0, sizes)
+        self._starts = np.zeros(binding.actions + 1, np.intp)
+        np.cumsum(self._sizes, out=self._starts[1:])
+        self._starts_list: list[int] = self._starts.tolist()
+        self._expand()
+
+    def _expand(self) -> None:
+        """Word and bit of every token of a small action, by action."""
+        small = ~np.repeat(self._is_large, np.diff(self._run_offsets))
+        small[: self._run_offsets[1]] = False
+        tokens = self._sets.byte_order[expand(self._run_starts[small], self._run_lengths[small])]
+        self._words = (tokens >> 5).astype(np.intp)
+        self._bits = _BIT[tokens & 31]
 
     def large_row(self, action: int) -> Row:
         """The packed tokens of a large action, uint32 ``[words]``."""
         row = self._large.get(action)
         if row is None:
-            low, high = self._offsets[action], self._offsets[action + 1]
+            low, high = self._run_offsets[action], self._run_offsets[action + 1]
             row = self._large[action] = self._sets.row(self._run_starts[low:high], self._run_lengths[low:high])
         return row
 
     def union(self, actions: Int32) -> Row:
         """The packed tokens of several distinct actions, uint32 ``[words]``, a fresh array."""
         row = np.zeros(self._sets.words, np.uint32)
-        chosen = expand(self._starts[actions], self._sizes[actions])
-        if len(chosen):
+        if len(actions) <= FEW_ACTIONS:
+            large = self._scatter_few(row, actions.tolist())
+        else:
+            chosen = expand(self._starts[actions], self._sizes[actions])
             np.add.at(row, self._words[chosen], self._bits[chosen])
-        large = self.is_large[actions]
-        for action in actions[large].tolist():
+            large = actions[self._is_large[actions]].tolist()
+        for action in large:
             np.bitwise_or(row, self.large_row(action), out=row)
         return row
+
+    def _scatter_few(self, row: Row, actions: list[int]) -> list[int]:
+        """Set the bits of the small ones; returns the large ones."""
+        starts, words, bits = self._starts_list, self._words, self._bits
+        spans = [slice(starts[action], starts[action + 1]) for action in actions]
+        if len(spans) == 1:
+            np.add.at(row, words[spans[0]], bits[spans[0]])
+        elif spans:
+            np.add.at(row, np.concatenate([words[span] for span in spans]), np.concatenate([bits[span] for span in spans]))
+        return [action for action in actions if action in self._large_ids]
 
 
 def _threshold(sizes: npt.NDArray[np.intp]) -> int:
@@ -236,6 +265,8 @@ class Masks:
     def _find_dependent(self, values: Int32) -> tuple[list[int], npt.NDArray[np.intp]]:
         """The distinct POPPED and EXPOSED values, which depend on the stack, and which of them each value is (the last place: none)."""
         places = np.flatnonzero(values >= self.states)
+        if not len(places):
+            return [], places
         places = places[self.binding.record_kind[values[places] - self.states] != MOVE]
         records, inverse = np.unique(values[places], return_inverse=True)
         which = np.full(len(values), len(records), np.intp)

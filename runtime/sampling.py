@@ -156,7 +156,8 @@ class Walker:
             choices = self._choices(state, level, left - 1)
             if not choices:
                 break
-            (state, level), bytes_ = choices[int(rng.integers(len(choices)))]
+            weights = np.array([_weight(bytes_) for _, bytes_ in choices])
+            (state, level), bytes_ = choices[int(rng.choice(len(choices), p=weights / weights.sum()))]
             plain = bytes_[_PLAIN[bytes_]]
             drawn = plain if len(plain) and rng.random() < PLAIN_CHANCE else bytes_
             text.append(int(rng.choice(drawn)))
@@ -171,6 +172,13 @@ class Walker:
             if after is not None:
                 groups.setdefault(after, []).append(byte)
         return [(after, np.array(members, np.uint8)) for after, members in groups.items() if self._needs.need(*after) <= left]
+
+
+def _weight(bytes_: npt.NDArray[np.uint8]) -> float:
+    """How likely a way is, given the bytes that lead there: text is mostly plain, escapes and other scripts turn up now and then."""
+    if _PLAIN[bytes_].any():
+        return 4.0
+    return 0.1 if bytes_[0] >= 0x80 or bytes_[0] == ord("\\") else 1.0
 
 
 def random_output(grammar: Grammar | Machine, rng: np.random.Generator, max_bytes: int = 400) -> bytes:
