@@ -187,19 +187,22 @@ class _Lowering:
     def finish(self) -> Nfa:
         """Drop useless nodes and number the others rule by rule."""
         epsilons = np.concatenate(self.epsilons)
-        keep = self._useful(epsilons)
-        keep[self.bases[:-1]] = True
+        useful = self._useful(epsilons)
+        keep = useful.copy()
+        keep[self.bases[:-1]] = True  # a rule has a start even where nothing reaches it
         kept = np.flatnonzero(keep)
         kept = kept[np.argsort(self.owner[kept], kind="stable")]
         place = np.full(len(self.table) + 1, -1, np.int32)
         place[kept] = np.arange(len(kept))
+        starts = tuple(place[self.bases[:-1]].tolist())
+        place[:-1][~useful] = -1
         pairs = place[epsilons]
         pairs = pairs[(pairs >= 0).all(axis=1)]
         offsets, targets = group(pairs[:, 0].astype(np.int64), pairs[:, 1].astype(np.int64), len(kept))
         calls = [CallEdge(int(place[call.node]), call.rule, tuple(place[list(call.returns)].tolist())) for call in self.calls]
         return Nfa(
             self.byte_class, place[self.table[kept]], offsets.astype(np.int32), targets.astype(np.int32), self.accept[kept],
-            tuple(place[self.bases[:-1]].tolist()), tuple(call for call in calls if call.node >= 0 and max(call.returns, default=-1) >= 0),
+            starts, tuple(call for call in calls if call.node >= 0 and max(call.returns, default=-1) >= 0),
         )
 
 
