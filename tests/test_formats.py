@@ -18,6 +18,7 @@ from stcc.compiler.minimize import minimize_dfa
 from stcc.compiler.scalars.formats import KNOWN_FORMATS, string_format
 from stcc.compiler.scalars.mail import at_most_octets
 
+DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "formats.md"
 SUITE = Path(__file__).resolve().parents[2] / "shared" / "data" / "suite-dev.jsonl.gz"
 # Formats that refuse something valid (docs/formats.md); all others agree with every example.
 NARROWER = {"hostname", "idn-hostname", "idn-email", "regex", "email"}
@@ -270,3 +271,9 @@ def test_suite_examples() -> None:
 def test_at_most_octets(octets: int, text: str) -> None:
     whole = language("hostname")
     assert (at_most_octets(whole, octets).match(text.encode()) >= 0) is (len(text) <= octets and whole.match(text.encode()) >= 0)
+
+
+def test_documented_states() -> None:
+    rows = [line.split("|") for line in DOCUMENT.read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
+    documented = {row[1].strip().strip("`"): int(row[3]) for row in rows}
+    assert documented == {name: language(name).states for name in KNOWN_FORMATS}

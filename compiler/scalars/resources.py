@@ -37,9 +37,10 @@ def _reference(ucschar: str, iprivate: str) -> tuple[str, str]:
     authority = f"//(?:(?:[{plain}:]|{_ESCAPED})*@)?(?:{_LITERAL_ADDRESS}|{name})(?::[0-9]*)?{segments}"
     absolute = f"/(?:{char}+{segments})?"
     tail = f"(?:\\?(?:[{plain}:@/?{iprivate}]|{_ESCAPED})*)?(?:#(?:[{plain}:@/?]|{_ESCAPED})*)?"
-    full = f"[A-Za-z][A-Za-z0-9+.\\-]*:(?:{authority}|{absolute}|{char}+{segments})?{tail}"
-    without_colon = f"(?:[{plain}@]|{_ESCAPED})+{segments}"
-    return full, f"(?:{full}|(?:{authority}|{absolute}|{without_colon})?{tail})"
+    scheme = "[A-Za-z][A-Za-z0-9+.\\-]*:"
+    rootless, without_colon = f"{char}+{segments}", f"(?:[{plain}@]|{_ESCAPED})+{segments}"
+    full = f"{scheme}(?:{authority}|{absolute}|{rootless})?{tail}"
+    return full, f"(?:(?:{scheme})?(?:{authority}|{absolute})?|{scheme}{rootless}|{without_colon}){tail}"
 
 
 URI, URI_REFERENCE = _reference("", "")

@@ -1,10 +1,10 @@
 """Dates, times and durations of RFC 3339, as patterns.
 
 Exact, with the leap rule of the Gregorian calendar in ``DATE``, but for two things. A leap second (``:60``) is possible only where the
-time is 23:59:60 in UTC, so local time and offset must agree; a finite automaton has to remember the local time for that, so leap seconds
-are accepted with offsets of whole and half hours in ``TIME``, and in ``DATE_TIME`` with UTC and whole hours west of it, at the end of
-30 June and 31 December, the only days that ever had one. And the units of a duration are capital letters, although
-RFC 5234 literals ignore case.
+time is 23:59:60 in UTC, so local time and offset must agree; an automaton has to remember the local time for that, a dozen states for
+each offset. Leap seconds are accepted with offsets of whole and half hours in ``TIME``, and in ``DATE_TIME`` (which schemas use fifty
+times as often) in UTC and at -05:00 to -08:00, on 30 June and 31 December, the only days that ever had one. And the units of a
+duration are capital letters, although RFC 5234 literals ignore case.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _leap(hours: int, minutes: int) -> str:
 
 
 _LEAP_UTC = f"23:59:60{_FRACTION}{_UTC}"
-_LEAP_WEST = [_leap(-hours, 0) for hours in range(1, 13)]
+_LEAP_WEST = [_leap(-hours, 0) for hours in range(5, 9)]
 _LEAP_ANY = [_leap(sign * hours, sign * minutes) for sign in (1, -1) for hours in range(24) for minutes in (0, 30) if hours or minutes]
 
 _TIME = f"{_HOUR}:{_MINUTE}:{_MINUTE}{_FRACTION}{_OFFSET}"
