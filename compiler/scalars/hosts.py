@@ -3,7 +3,7 @@
 ``IPV4`` and ``IPV6`` are patterns and exact (RFC 2673 section 3.2 without leading zeros; RFC 4291 section 2.2, no zone, no prefix length).
 
 ``hostname()`` is RFC 1123 with the lengths of RFC 1035, narrower in three ways. A name may take 253 octets in labels of at most 63, and
-counting both exactly costs 26,000 states; here a label of up to 31 octets is charged 32 (with its dot), a longer one 64, and the sum
+counting both exactly costs 24,000 states; here a label of up to 31 octets is charged 32 (with its dot), a longer one 64, and the sum
 stays within 254: every name of at most seven labels of at most 31 octets passes, and four labels of 63, 63, 63, 61. Labels with
 ``--`` in third and fourth place are refused: they are reserved (RFC 5890), and whether an A-label (``xn--``) is valid takes
 decoding its Punycode. A dotted-decimal quadruple is an address, not a name (RFC 1123, section 2.1).

@@ -6,9 +6,9 @@ Punycode. ``NAME`` stays where all of that is certain, so that everything it acc
 - letters and digits that are PVALID in ``_BLOCKS``: Latin, Greek, Cyrillic, Devanagari, Thai, kana, Han and Hangul, all written left to
   right, so that no name falls under the Bidi rule; no code point with a contextual rule;
 - combining marks, not first in a label, only if no text of them can fail to be in NFC (class 0 or virama, composing with nothing);
-- a label with characters beyond ASCII has at most 10 code points. The
-  deltas of its Punycode sum to less than 0xD7A4 * 11, and a delta q takes fewer than 2 + log10(q / 26) digits, a concave function, so
-  ten code points take fewer than 54 digits and the A-label stays within 63 octets;
+- a label with characters beyond ASCII has at most 10 code points. A delta of Punycode that takes d > 1 digits is at least the smaller of
+  26 * 10 ** (d - 2) and 35 ** (d - 2) (the thresholds of RFC 3492 rise from 1 to 26), and the deltas of a label sum to less than
+  0xD7A4 * 11, so ten code points take at most 51 digits and the A-label stays within 63 octets;
 - at most 4 labels of at most 60 octets, or a single one of 63, so that names stay within 253; ``.`` separates, its lookalikes don't;
 - no ``--`` in third and fourth place, hence no A-labels (``xn--``).
 
