@@ -80,14 +80,15 @@ class _EscapeStates:
 
     def share(self, cells: Int32, bytes_: list[int]) -> Int32:
         """For each row, the state that goes to ``cells[row, i]`` on ``bytes_[i]``; equal rows share it, dead ones have none."""
-        distinct, inverse = _distinct_rows(cells)
-        live = (distinct >= 0).any(axis=1)
-        rows = np.full((int(live.sum()), len(self.bytes)), -1, np.int32)
-        rows[:, self.byte_class[bytes_]] = distinct[live]
-        states = np.where(live, self.total + np.cumsum(live) - 1, -1).astype(np.int32)
+        live = (cells >= 0).any(axis=1)
+        distinct, inverse = _distinct_rows(cells[live])
+        rows = np.full((len(distinct), len(self.bytes)), -1, np.int32)
+        rows[:, self.byte_class[bytes_]] = distinct
+        states = np.full(len(cells), -1, np.int32)
+        states[live] = self.total + inverse
         self.total += len(rows)
         self.inner.append(rows)
-        return states[inverse]
+        return states
 
     def raw(self) -> Int32:
         """Rows of the DFA's own states: characters that stand for themselves, and the backslash."""

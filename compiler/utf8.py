@@ -14,6 +14,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -227,34 +228,43 @@ def _distinct_columns(table: Int32) -> tuple[Int32, Int32]:
 def _distinct_rows(below: Int32, level: _Level, max_states: int) -> tuple[Int32, Int32]:
     """Of rows ``below[state, level.rows[row]]`` the distinct live ones, int32 ``[n, 64]``, and ``[states, rows]`` which one (-1: dead)."""
     states, (rows, width) = len(below), level.columns.shape
+    if not rows or not states:
+        return np.zeros((0, 64), np.int32), np.full((states, rows), -1, np.int32)
     padded = _padded(below)
-    step = max(1, _CELLS // max(1, rows * width))
-    seen: dict[bytes, int] = {}
-    inverse = np.full((states, rows), -1, np.int32)
-    for low in range(0, states if rows else 0, step):
-        cells = np.ascontiguousarray(padded[low:low + step][:, level.columns]).reshape(-1, width)
-        first, back = _grouped(cells)
-        number = np.array([-1 if cells[at].max() < 0 else seen.setdefault(cells[at].tobytes(), len(seen)) for at in first], np.int32)
-        inverse[low:low + step] = number[back].reshape(-1, rows)
-        if len(seen) > max_states:
+    step = max(1, _CELLS // (rows * width))
+    distinct, inverse = np.zeros((0, width), np.int32), np.zeros(0, np.intp)
+    for low in range(0, states, step):
+        cells = padded[low:low + step][:, level.columns].reshape(-1, width)
+        first, group = _grouped(cells)
+        if not low:
+            distinct, inverse = cells[first], group
+            continue
+        cells = np.concatenate([distinct, cells[first]])
+        kept, merged_group = _grouped(cells)
+        inverse = np.concatenate([merged_group[inverse], merged_group[len(distinct):][group]])
+        distinct = cells[kept]
+        if len(distinct) > max_states + 1:  # one may be dead
             raise _too_many(max_states)
-    distinct = np.frombuffer(b"".join(seen), np.int32).reshape(-1, width)
-    return distinct[:, level.place], inverse
+    dead = (distinct < 0).all(axis=1)
+    number = np.where(dead, -1, np.cumsum(~dead) - 1).astype(np.int32)
+    return distinct[~dead][:, level.place], number[inverse].reshape(states, rows)
 
 
 def _grouped(cells: Int32) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """The first row of each group of equal rows, and the group of each row."""
-    keys: npt.NDArray[np.generic]
+    """The first row of each group of equal rows, rising, and the group of each row."""
+    keys: npt.NDArray[Any]
     if cells.shape[1] <= _NARROW:
-        ranks = cells[:, 0].astype(np.int64)
+        keys = cells[:, 0].astype(np.int64)
         for column in cells.T[1:]:
-            _, ranks = np.unique(ranks, return_inverse=True)
-            ranks = ranks.reshape(-1) * (int(cells.max()) + 2) + column
-        keys = ranks
+            _, ranks = np.unique(keys, return_inverse=True)
+            keys = ranks.reshape(-1) * (int(cells.max()) + 2) + column
     else:
-        keys = cells.view(np.dtype((np.void, cells.shape[1] * 4))).reshape(-1)
+        keys = np.ascontiguousarray(cells).view(np.dtype((np.void, cells.shape[1] * 4))).reshape(-1)
     _, first, back = np.unique(keys, return_index=True, return_inverse=True)
-    return first, back.reshape(-1)
+    order = np.argsort(first)
+    rank = np.empty(len(order), np.intp)
+    rank[order] = np.arange(len(order))
+    return first[order], rank[back.reshape(-1)]
 
 
 def _too_many(max_states: int) -> BudgetError:
