@@ -1,12 +1,12 @@
-"""Internet addresses and host names: ipv4, ipv6, hostname, and the domain of a mailbox.
+"""Internet addresses and host names: ipv4, ipv6, hostname.
 
 ``IPV4`` and ``IPV6`` are patterns and exact (RFC 2673 section 3.2 without leading zeros; RFC 4291 section 2.2, no zone, no prefix length).
 
-``hostname()`` is RFC 1123 with the lengths of RFC 1035, narrower in three ways. A name may take 253 octets in labels of at most 63, and
+``hostname()`` is RFC 1123 with the lengths of RFC 1035, narrower in two ways. A name may take 253 octets in labels of at most 63, and
 counting both exactly costs 24,000 states; here a label of up to 31 octets is charged 32 (with its dot), a longer one 64, and the sum
 stays within 254: every name of at most seven labels of at most 31 octets passes, and four labels of 63, 63, 63, 61. Labels with
 ``--`` in third and fourth place are refused: they are reserved (RFC 5890), and whether an A-label (``xn--``) is valid takes
-decoding its Punycode. A dotted-decimal quadruple is an address, not a name (RFC 1123, section 2.1).
+decoding its Punycode. (And a dotted-decimal quadruple is an address, not a name: RFC 1123, section 2.1.)
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _Name = tuple[int, int, bool, bool]
 """Units charged to the labels before, octets in this label, whether the last one is a hyphen, whether all is dotted decimal so far."""
 
 
-def byte_kinds() -> npt.NDArray[np.uint8]:
+def _byte_kinds() -> npt.NDArray[np.uint8]:
     """uint8 ``[256]``: the symbol of each byte in a host name."""
     kind = np.full(256, _OTHER, np.uint8)
     kind[ord("0"):ord("9") + 1] = _DIGIT
@@ -77,4 +77,4 @@ def _ends(name: _Name) -> int:
 
 def hostname() -> Dfa:
     """Host names (see the module's text), as raw ASCII bytes."""
-    return explore((0, 0, False, True), _next, _ends, byte_kinds(), budget=10_000, keyword="format")
+    return explore((0, 0, False, True), _next, _ends, _byte_kinds(), budget=10_000, keyword="format")
