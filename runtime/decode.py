@@ -140,6 +140,7 @@ class Statistics:
         prefill_passes: model runs over the rest of the prompt (and the text forced before the first choice), which score nothing.
         sampled: tokens chosen, stop tokens not counted.
         forced: tokens emitted without a choice.
+        narrowed: choices from which the token limit took tokens away, so that an ending stays within reach.
         prefill_seconds: time until the first choice.
         seconds: time in all, while the generation was being advanced.
     """
@@ -149,6 +150,7 @@ class Statistics:
     prefill_passes: int = 0
     sampled: int = 0
     forced: int = 0
+    narrowed: int = 0
     prefill_seconds: float = 0.0
     seconds: float = 0.0
 
@@ -243,9 +245,11 @@ class Generation:
             raise DecodeError(f"forcing {forcing!r} is unknown", "give span, step or off")
         if grammar.vocabulary is None:
             raise VocabularyRequired(grammar.name)
-        self._grammar, self._forcing, self._max_tokens, self._vocabulary = grammar, forcing, max_tokens, grammar.vocabulary
+        self._forcing, self._vocabulary = forcing, grammar.vocabulary
         self._matcher: Matcher = grammar.matcher(max_tokens=max_tokens, canonical=forcing != "off")
+        self._unlimited = None if max_tokens is None else grammar.matcher(canonical=forcing != "off")
         self._bitmask = allocate_token_bitmask(1, self._vocabulary.size)
+        self._wider = self._bitmask.copy()
         self._stops = allocate_token_bitmask(1, self._vocabulary.size)
         self._stops[:] = 0
         for stop in self._vocabulary.stop_token_ids:
@@ -292,7 +296,7 @@ class Generation:
             if token is None:
                 self.stop_reason = "not_finite"
                 return
-            if not self._matcher.accept_token(token):
+            if not self._accept(token):
                 self.stop_reason = "dead_end"
                 return
             if token in self._vocabulary.stop_token_ids:
@@ -305,23 +309,25 @@ class Generation:
     def _may_continue(self) -> bool:
         """Fill the mask; if it holds no token to go on with, set the stop reason in place of paying for a pass."""
         self._matcher.fill_next_token_bitmask(self._bitmask, 0)
-        accepting = self._matcher.is_accepting()
-        if not accepting:
+        narrowed = False
+        if self._unlimited is not None:
+            self._unlimited.fill_next_token_bitmask(self._wider, 0)
+            narrowed = not np.array_equal(self._bitmask, self._wider)
+        if not self._matcher.is_accepting():
             if not self._bitmask.any():
                 self.stop_reason = "dead_end"
         elif not (self._bitmask & ~self._stops).any():
-            self.stop_reason = "length" if self._was_cut() else "complete"
+            self.stop_reason = "length" if narrowed else "complete"
+        self.statistics.narrowed += narrowed and self.stop_reason is None
         return self.stop_reason is None
 
-    def _was_cut(self) -> bool:
-        """Whether the grammar without a token limit would let the output go on."""
-        if self._max_tokens is None:
+    def _accept(self, token: int) -> bool:
+        """Accept ``token``; False, and no change, if it is not allowed."""
+        if not self._matcher.accept_token(token):
             return False
-        free, bitmask = self._grammar.matcher(), np.zeros_like(self._bitmask)
-        for token in self.tokens:
-            free.accept_token(token)
-        free.fill_next_token_bitmask(bitmask, 0)
-        return bool((bitmask & ~self._stops).any())
+        if self._unlimited is not None:
+            self._unlimited.accept_token(token)
+        return True
 
     def _next(self, pending: list[int]) -> int | None:
         """Feed the pending tokens and choose the token after them."""
@@ -344,7 +350,7 @@ class Generation:
         """Count ``sampled``, already accepted, and accept the tokens that it forces."""
         forced = () if self._forcing == "off" else tuple(self._matcher.forced_tokens())
         for position, token in enumerate(forced):
-            if not self._matcher.accept_token(token):  # a plan ends early where the budget leaves no room for it
+            if not self._accept(token):  # a plan ends early where the budget leaves no room for it
                 forced = forced[:position]
                 break
         sampled_text = b"" if sampled is None else self._vocabulary.token(sampled)

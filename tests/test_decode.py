@@ -257,10 +257,13 @@ def test_stop_reasons() -> None:
     assert stop not in stopped.tokens + complete.tokens
 
 
-def test_a_whole_output_that_just_fits_is_complete() -> None:
+def test_narrowed_choices_are_counted() -> None:
     need = grammar(record).need()
-    generation = generate(Stub(1), grammar(record), PROMPT, max_tokens=need).finish()
-    assert generation.stop_reason == "complete"
+    tight = generate(Stub(1), grammar(record), PROMPT, max_tokens=need).finish()
+    assert tight.stop_reason == "complete"
+    assert 0 < tight.statistics.narrowed <= tight.statistics.sampled
+    assert generate(Stub(1), grammar(record), PROMPT, max_tokens=10_000).finish().statistics.narrowed == 0
+    assert generate(Stub(1), grammar(record), PROMPT).finish().statistics.narrowed == 0
 
 
 class Broken(Stub):

@@ -130,7 +130,8 @@ def run_report(generation: Generation, model: str) -> dict[str, Any]:
     counts = generation.statistics
     return {
         "text": generation.text.decode("utf-8", "replace"), "valid": generation.valid, "tokens": counts.tokens, "passes": counts.passes,
-        "forced": counts.forced, "forced_share": round(counts.forced_share, 4), "stop_reason": generation.stop_reason,
+        "forced": counts.forced, "forced_share": round(counts.forced_share, 4), "narrowed": counts.narrowed,
+        "stop_reason": generation.stop_reason,
         "seconds": round(counts.seconds, 4), "prefill_seconds": round(counts.prefill_seconds, 4), "prompt_tokens": counts.prompt_tokens,
         "model": model,
     }
@@ -144,6 +145,7 @@ def stats_table(report: dict[str, Any]) -> Table:
         ("stopped by", _REASONS[report["stop_reason"]]),
         ("tokens", f"{report['tokens']} ({report['forced']} forced, {report['forced_share']:.0%})"),
         ("model passes", str(report["passes"])),
+        ("narrowed by the limit", f"{report['narrowed']} choices"),
         ("prompt tokens", str(report["prompt_tokens"])),
         ("seconds", f"{report['seconds']:.2f} ({report['prefill_seconds']:.2f} until the first choice)"),
         ("model", report["model"]),
