@@ -138,11 +138,15 @@ def _mix(values: UInt64) -> UInt64:
     return values ^ (values >> np.uint64(31))
 
 
+_SCATTERED = _mix(np.arange(1 << 12, dtype=np.uint64))  # so that small automata pay one slice
+_WEIGHTS = _mix(np.arange(1 << 40, (1 << 40) + 256, dtype=np.uint64)) | np.uint64(1)
+
+
 def _hash_rows(table: Int32, block: Int32, count: int) -> UInt64:
     """uint64 ``[nodes]``: a hash of each node's block and its successors' blocks."""
-    mixed = _mix(np.arange(count, dtype=np.uint64))
+    mixed = _SCATTERED if count <= len(_SCATTERED) else _mix(np.arange(count, dtype=np.uint64))
     value = np.append(mixed[block], np.uint64(0))
-    weights = _mix(np.arange(table.shape[1], dtype=np.uint64) + np.uint64(1 << 40)) | np.uint64(1)
+    weights = np.resize(_WEIGHTS, table.shape[1])  # wider rows repeat weights, which costs sharpness only
     hashes = value[:-1] * np.uint64(0xD6E8FEB86659FD93)
     step = max(1, _CHUNK_CELLS // table.shape[1])
     for low in range(0, len(table), step):
