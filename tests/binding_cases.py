@@ -181,23 +181,27 @@ GRAMMARS = {"closed form": closed_form(), "tree": tree(), "any JSON": any_json()
             "verdicts": verdicts(), "sums": sums()}
 
 
+SEEDS = st.integers(0, 2**32 - 1)
+
+
 @st.composite
 def random_machines(draw: st.DrawFn) -> Machine:
-    """Small machines with calls, several exits, eager and lazy returns, double pushes and accepting states; not trimmed, not minimal."""
-    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    states, sites, exits, edges = draw(st.integers(3, 8)), draw(st.integers(0, 3)), draw(st.integers(1, 2)), draw(st.integers(0, 3))
-    edges = edges if sites else 0
-    density = draw(st.sampled_from((0.2, 0.5, 0.8)))
-    table = np.where(rng.random((states, 4)) < density, rng.integers(0, states + edges, (states, 4)), -1).astype(np.int32)
-    ends = np.where(rng.random(states) < 0.5, rng.integers(0, exits, states), -1).astype(np.int16)
-    table[(ends >= 0) & (rng.random(states) < 0.7)] = -1
+    """Small machines with calls, several exits, eager and lazy returns, multiple pushes and accepting states; not trimmed, not minimal."""
+    rng = np.random.default_rng(draw(SEEDS))
+    states, sites, exits = draw(st.integers(3, 8)), draw(st.integers(0, 3)), draw(st.integers(1, 2))
+    edges = draw(st.integers(1, 4)) if sites else 0
+    live, calls, ending = (draw(st.sampled_from(choices)) for choices in ((0.4, 0.7, 1.0), (0.2, 0.5), (0.2, 0.5)))
+    cells = np.where(rng.random((states, 3)) < calls * bool(edges), rng.integers(states, states + max(edges, 1), (states, 3)),
+                     rng.integers(0, states, (states, 3)))
+    table = np.where(rng.random((states, 3)) < live, cells, -1).astype(np.int32)
+    ends = np.where(rng.random(states) < ending, rng.integers(0, exits, states), -1).astype(np.int16)
+    table[(ends >= 0) & (rng.random(states) < 0.5)] = -1
+    table[(ends >= 0)[:, None] & (rng.random((states, 3)) < 0.5)] = -1
     ends[0] = -1
-    inner = np.flatnonzero(ends < 0)
-    returns = np.where(rng.random((sites, exits)) < 0.8, rng.choice(inner, (sites, exits)), -1).astype(np.int32)
-    sizes = rng.integers(1, 3, edges)
+    returns = np.where(rng.random((sites, exits)) < 0.8, rng.choice(np.flatnonzero(ends < 0), (sites, exits)), -1).astype(np.int32)
+    sizes = rng.integers(1, 4, edges)
     machine = Machine(
-        byte_class=np.array([0, *(byte % 3 + 1 for byte in range(255))], np.uint8), table=table, exits=ends,
-        accepting=rng.random(states) < 0.3,
+        byte_class=(np.arange(256) % 3).astype(np.uint8), table=table, exits=ends, accepting=rng.random(states) < 0.2,
         edge_target=rng.integers(0, states, edges).astype(np.int32),
         edge_push_offsets=np.concatenate(([0], np.cumsum(sizes))).astype(np.int32),
         edge_pushes=rng.integers(0, max(sites, 1), int(sizes.sum())).astype(np.int32), returns=returns, start=0,
@@ -208,8 +212,9 @@ def random_machines(draw: st.DrawFn) -> Machine:
 
 @st.composite
 def random_vocabularies(draw: st.DrawFn) -> Vocabulary:
-    """Words over four byte classes, some of them twice, some empty; one stop token at the end."""
-    words_ = draw(st.lists(st.binary(max_size=6).map(lambda text: bytes(byte % 4 for byte in text)), min_size=1, max_size=25))
+    """Words of up to six bytes over three classes, some twice, some empty; one stop token at the end."""
+    rng = np.random.default_rng(draw(SEEDS))
+    words_ = [bytes(rng.integers(0, 3, rng.integers(0, 7)).tolist()) for _ in range(draw(st.integers(1, 25)))]
     return Vocabulary.from_tokens([*words_, b""], [len(words_)])
 
 

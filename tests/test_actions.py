@@ -103,7 +103,7 @@ def test_every_token_at_every_reachable_configuration(name: str) -> None:
     assert check_exact(machine, vocabulary, by_state_and_depth) > len(by_state_and_depth)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(random_machines(), random_vocabularies())
 def test_random_machines_from_every_state_under_every_stack(machine: Machine, vocabulary: Vocabulary) -> None:
     stacks = [stack for depth in range(4) for stack in itertools.product(range(machine.sites), repeat=depth)]

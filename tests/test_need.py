@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from stcc.compiler.binding.actions import token_actions
 from stcc.compiler.binding.need import token_needs
 from stcc.compiler.errors import BudgetError
+from stcc.compiler.ir import Grammar, RuleBuilder
 from stcc.compiler.options import Deadline
 from stcc.compiler.stepping import TERMINATED, Configuration, initial, may_end, run
 from stcc.formats.binding import MOVE, POPPED, UNREACHABLE
@@ -96,7 +97,7 @@ def spelled(vocabulary: Vocabulary) -> list[bytes]:
     return sorted({vocabulary.token(int(token)) for token in vocabulary.byte_order})
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(random_machines(), random_vocabularies())
 def test_random_machines_against_search(machine: Machine, vocabulary: Vocabulary) -> None:
     texts, limit = spelled(vocabulary)[:10], 3
@@ -127,6 +128,25 @@ def test_single_bytes_need_the_shortest_text() -> None:
         for length in range(len(shortest)):
             after = run(machine, shortest[:length])
             assert after is not None and recurrence.need(*after) == len(shortest) - length
+
+
+def test_calls_one_after_another() -> None:
+    """Thirty calls in a row: what a call costs depends on all that follow it."""
+    callee = RuleBuilder("pair")
+    end = callee.node()
+    callee.literal(0, b"{}", end)
+    callee.exit(end, 0)
+    root, node = RuleBuilder("#"), 0
+    for _ in range(30):
+        following, comma = root.node(), root.node()
+        root.call(node, 1, [following])
+        root.literal(following, b",", comma)
+        node = comma
+    root.exit(node, 0)
+    machine = linked(Grammar((root.build(), callee.build())))
+    for tokens, total in (([b"{", b"}", b","], 90), ([b"{", b"}", b",", b"},{"], 32)):
+        recurrence = Recurrence(machine, Vocabulary.from_tokens(tokens, []))
+        assert machine.sites and recurrence.need(machine.start, ()) == total
 
 
 def test_deep_nesting_ends_in_few_tokens() -> None:

@@ -62,7 +62,8 @@ def token_actions(machine: Machine, vocabulary: Vocabulary, deadline: Deadline |
     """
     algebra = Algebra(machine, deadline, max_entries)
     functions = _walk(algebra, vocabulary)[vocabulary.token_node]
-    run_starts = np.flatnonzero(np.concatenate((np.ones(min(1, len(functions)), np.bool_), functions[1:] != functions[:-1]))).astype(np.int32)
+    changes = np.concatenate((np.ones(min(1, len(functions)), np.bool_), functions[1:] != functions[:-1]))
+    run_starts = np.flatnonzero(changes).astype(np.int32)
     owned, run_action = _by_first_appearance(functions[run_starts])
     row_offsets, row_actions, values = _rows(algebra, owned)
     return _with_records(algebra, len(owned), run_starts, run_action, row_offsets, row_actions, values)
