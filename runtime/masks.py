@@ -7,9 +7,9 @@ A state's live actions either live whatever the stack says (moves) or depend on 
 against the real stack, once per level. What is left, the list of actions alive and whether the output may end, decides the row, and names
 it: states that admit the same actions share one. A repeated row costs two dictionary look-ups and a copy.
 
-A fresh row: few actions own many tokens, and keep a packed row each (``TokenSets``, shared by all grammars of the vocabulary); the others
-own a few thousand tokens together. Every token has one action, so the sets are disjoint and adding bits is the same as joining them:
-one ``np.add.at`` scatters all the small ones (some nanoseconds a token), and the large ones are ORed (a microsecond each).
+A fresh row: few actions own many tokens; the others own a few thousand together. Without a large one, every token has one action, so the
+sets are disjoint and adding bits is the same as joining them: one ``np.add.at`` scatters them (5-10 us). With a large one the set is read
+off the runs of the byte order and made from the vocabulary's nearest reference row (``TokenSets``, 30-60 us).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Int32 = npt.NDArray[np.int32]
 Entry = tuple[Int32, bool]
 
 LARGE_ACTION = 512
-"""Tokens from which an action keeps a packed row: scattering that many costs as much as one OR of a 16 KB row."""
+"""Tokens from which an action is large."""
 SMALL_TOKENS = 1 << 15
 """Most tokens, over all small actions, that are expanded when a grammar is opened."""
 ROW_BYTES = 64 << 20
@@ -43,78 +43,70 @@ _NONE = np.zeros(0, np.int32)
 
 
 class ActionTokens:
-    """The tokens of each action: expanded for the small ones, packed on demand for the large ones.
+    """The tokens of each action, expanded for the small ones; sets that hold a large one are taken as runs of the byte order.
 
     O(runs + tokens of small actions) to make, in array operations.
     """
 
-    __slots__ = ("_bits", "_is_large", "_large", "_large_ids", "_run_lengths", "_run_offsets", "_run_starts", "_sets", "_sizes", "_starts",
-                 "_starts_list", "_words")
+    __slots__ = ("_actions", "_bits", "_is_large", "_large_ids", "_run_action", "_run_starts", "_sets", "_sizes", "_starts", "_starts_list",
+                 "_words")
 
     def __init__(self, binding: Binding, sets: TokenSets) -> None:
-        self._sets = sets
-        actions = binding.run_action
-        # a stable sort of 16-bit keys is a radix sort; the dead action 0 comes first
-        order = np.argsort(actions.astype(np.uint16) if binding.actions <= 1 << 16 else actions, kind="stable")
-        lengths = np.empty(len(actions), np.int32)
-        np.subtract(binding.run_starts[1:], binding.run_starts[:-1], out=lengths[:-1])
+        self._sets, self._actions = sets, binding.actions
+        self._run_starts, self._run_action = binding.run_starts, binding.run_action
+        lengths = np.empty(len(self._run_starts), np.int32)
         if len(lengths):
-            lengths[-1] = len(sets.byte_order) - int(binding.run_starts[-1])
-        self._run_starts, self._run_lengths = binding.run_starts[order], lengths[order]
-        self._run_offsets = np.zeros(binding.actions + 1, np.intp)
-        np.cumsum(np.bincount(actions, minlength=binding.actions), out=self._run_offsets[1:])
-        before = np.zeros(len(actions) + 1, np.intp)
-        np.cumsum(self._run_lengths, out=before[1:])
-        bounds = before[self._run_offsets]
-        sizes = bounds[1:] - bounds[:-1]
-        sizes[:1] = 0
+            np.subtract(self._run_starts[1:], self._run_starts[:-1], out=lengths[:-1])
+            lengths[-1] = len(sets.byte_order) - int(self._run_starts[-1])
+        sizes = np.bincount(self._run_action, weights=lengths, minlength=self._actions).astype(np.intp)
+        sizes[:1] = 0  # action 0 is dead everywhere, so its tokens are never asked for
         self._is_large = sizes >= _threshold(sizes)
         self._large_ids = frozenset(np.flatnonzero(self._is_large).tolist())
-        self._large: dict[int, Row] = {}
         self._sizes = np.where(self._is_large, 0, sizes)
-        self._starts = np.zeros(binding.actions + 1, np.intp)
+        self._starts = np.zeros(self._actions + 1, np.intp)
         np.cumsum(self._sizes, out=self._starts[1:])
         self._starts_list: list[int] = self._starts.tolist()
-        self._expand()
+        self._expand(lengths)
 
-    def _expand(self) -> None:
+    def _expand(self, lengths: Int32) -> None:
         """Word and bit of every token of a small action, by action."""
-        small = ~np.repeat(self._is_large, np.diff(self._run_offsets))
-        small[: self._run_offsets[1]] = False
-        tokens = self._sets.byte_order[expand(self._run_starts[small], self._run_lengths[small])]
+        small = np.flatnonzero(self._sizes[self._run_action])
+        actions = self._run_action[small]
+        # a stable sort of 16-bit keys is a radix sort
+        small = small[np.argsort(actions.astype(np.uint16) if self._actions <= 1 << 16 else actions, kind="stable")]
+        tokens = self._sets.byte_order[expand(self._run_starts[small], lengths[small])]
         self._words = (tokens >> 5).astype(np.intp)
         self._bits = _BIT[tokens & 31]
 
-    def large_row(self, action: int) -> Row:
-        """The packed tokens of a large action, uint32 ``[words]``."""
-        row = self._large.get(action)
-        if row is None:
-            low, high = self._run_offsets[action], self._run_offsets[action + 1]
-            row = self._large[action] = self._sets.row(self._run_starts[low:high], self._run_lengths[low:high])
-        return row
-
     def union(self, actions: Int32) -> Row:
         """The packed tokens of several distinct actions, uint32 ``[words]``, a fresh array."""
+        few = len(actions) <= FEW_ACTIONS
+        if not self._large_ids.isdisjoint(actions.tolist()) if few else bool(self._is_large[actions].any()):
+            return self._sets.row(self._bounds(actions))
         row = np.zeros(self._sets.words, np.uint32)
-        if len(actions) <= FEW_ACTIONS:
-            large = self._scatter_few(row, actions.tolist())
+        if few:
+            self._scatter_few(row, actions.tolist())
         else:
             chosen = expand(self._starts[actions], self._sizes[actions])
             np.add.at(row, self._words[chosen], self._bits[chosen])
-            large = actions[self._is_large[actions]].tolist()
-        for action in large:
-            np.bitwise_or(row, self.large_row(action), out=row)
         return row
 
-    def _scatter_few(self, row: Row, actions: list[int]) -> list[int]:
-        """Set the bits of the small ones; returns the large ones."""
+    def _bounds(self, actions: Int32) -> Int32:
+        """Where in the byte order the tokens of ``actions`` begin and end in turn. int32, strictly rising, an even number."""
+        member = np.zeros(self._actions, np.bool_)
+        member[actions] = True
+        runs = member[self._run_action]
+        bounds = self._run_starts[1:][runs[1:] != runs[:-1]]
+        first, last = [0] if runs[0] else [], [len(self._sets.byte_order)] if runs[-1] else []
+        return np.concatenate((first, bounds, last)).astype(np.int32) if first or last else bounds
+
+    def _scatter_few(self, row: Row, actions: list[int]) -> None:
         starts, words, bits = self._starts_list, self._words, self._bits
         spans = [slice(starts[action], starts[action + 1]) for action in actions]
         if len(spans) == 1:
             np.add.at(row, words[spans[0]], bits[spans[0]])
         elif spans:
             np.add.at(row, np.concatenate([words[span] for span in spans]), np.concatenate([bits[span] for span in spans]))
-        return [action for action in actions if action in self._large_ids]
 
 
 def _threshold(sizes: npt.NDArray[np.intp]) -> int:

@@ -7,8 +7,10 @@ import random
 import numpy as np
 import pytest
 import stcc.runtime.masks as masks_module
+import stcc.runtime.token_sets as token_sets_module
 from binding_cases import GRAMMARS, random_machines, random_vocabularies
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from runtime_cases import Oracle, bound, configuration_of, nasty
 from stcc.formats.machine import Machine
 from stcc.formats.vocabulary import Vocabulary
@@ -114,13 +116,26 @@ def test_without_a_vocabulary_masks_are_refused_and_bytes_work() -> None:
     assert matcher.accept_bytes(b'{"n":"') and not matcher.accept_bytes(b"\n")
 
 
-def test_token_sets_find_rows_by_content() -> None:
-    tokens = [bytes([97 + number % 26, 97 + number // 26]) for number in range(200)]
-    sets = TokenSets(Vocabulary.from_tokens(tokens, []))
-    starts, lengths = np.array([3, 50], np.int32), np.array([7, 100], np.int32)
-    ranks = [*range(3, 10), *range(50, 150)]
-    assert expand(starts, lengths).tolist() == ranks
-    row = sets.row(starts, lengths)
-    assert bits(row) == sorted(sets.byte_order[ranks].tolist())
-    assert sets.row(starts.copy(), lengths.copy()) is row
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(st.integers(0, 500), unique=True).map(sorted), max_size=12))
+def test_rows_from_references_hold_exactly_the_tokens_between_the_bounds(sets_of_bounds: list[list[int]]) -> None:
+    tokens = [bytes([97 + number * 7 % 26, 97 + number // 26]) for number in range(500)]
+    vocabulary = Vocabulary.from_tokens(tokens, [])
+    before, token_sets_module.MANY_FLIPS = token_sets_module.MANY_FLIPS, 20  # so that references come and go
+    try:
+        sets = TokenSets(vocabulary)
+        for bounds in sets_of_bounds:
+            pairs = list(zip(bounds[::2], bounds[1::2], strict=False))
+            ranks = [rank for low, high in pairs for rank in range(low, high)]
+            row = sets.row(np.array([bound for pair in pairs for bound in pair], np.int32))
+            assert bits(row) == sorted(vocabulary.byte_order[ranks].tolist())
+            row[:] = 0  # what is handed out is the caller's
+    finally:
+        token_sets_module.MANY_FLIPS = before
+
+
+def test_tokens_by_length_and_ranges() -> None:
+    sets = TokenSets(Vocabulary.from_tokens([bytes([97 + number % 26, 97 + number // 26]) for number in range(200)], []))
     assert bits(sets.at_least(2)) == list(range(200)) and bits(sets.at_least(3)) == []
+    assert expand(np.array([3, 50]), np.array([2, 3])).tolist() == [3, 4, 50, 51, 52]
+    assert expand(np.array([], np.int32), np.array([], np.int32)).tolist() == []
