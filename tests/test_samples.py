@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import json
 import re
@@ -10,11 +11,15 @@ from typing import Any
 
 import jsonschema
 import pytest
+from stcc.runtime.grammar import Grammar
+from stcc.runtime.load import load
+from stcc.runtime.seam import compile_file
 
 SAMPLES = Path(__file__).parent.parent / "samples"
 SCHEMAS = sorted(path.name.removesuffix(".schema.json") for path in SAMPLES.glob("*.schema.json"))
 REGEXES = sorted(path.stem for path in SAMPLES.glob("*.regex"))
 
+CARD = ("first_name", "last_name", "company", "job_title", "email", "phone", "city", "country", "website")
 VARIABLE = {"kind": "variable", "name": "x"}
 INSTANCES: dict[str, tuple[Any, Any]] = {  # one that fits, one that does not
     "person": ({"name": "Ada", "age": 36, "email": "a@b.c", "status": "approved", "tags": []},
@@ -30,7 +35,7 @@ INSTANCES: dict[str, tuple[Any, Any]] = {  # one that fits, one that does not
                "attendees": [{"name": "N", "role": "guest"}]}),
     "classification": ({"sentiment": "neutral", "confidence": 0.5, "topics": ["price"], "urgent": False, "summary": ""},
                        {"sentiment": "neutral", "confidence": 1.5, "topics": ["price"], "urgent": False, "summary": ""}),
-    "contact_card": (dict.fromkeys("first_name last_name company job_title email phone city country website".split(), "x"),
+    "contact_card": (dict.fromkeys(CARD, "x"),
                      {"first_name": "x"}),
     "tree": ({"name": "Sun", "children": [{"name": "Earth", "children": []}]}, {"name": "Sun", "children": [{"name": "Earth"}]}),
     "thread": ({"author": "a", "text": "t", "upvotes": 1, "replies": [{"author": "b", "text": "", "upvotes": 0, "replies": []}]},
@@ -108,3 +113,41 @@ def test_forms_regenerate_identically(fields: int) -> None:
     assert len(properties) == fields
     kinds = {"enum" if "enum" in field else field["type"] for field in properties.values()}
     assert kinds == {"string", "integer", "number", "boolean", "enum"}
+
+
+def accepts(path: Path, text: bytes) -> bool:
+    matcher = compiled(path).matcher()
+    return matcher.accept_bytes(text) and matcher.is_accepting()
+
+
+@functools.cache
+def compiled(path: Path) -> Grammar:
+    return load(compile_file(path))
+
+
+@pytest.mark.parametrize("name", sorted(INSTANCES))
+def test_compiled_schema_agrees(name: str) -> None:
+    fits, other = (json.dumps(value, separators=(",", ":")).encode() for value in INSTANCES[name])
+    path = SAMPLES / f"{name}.schema.json"
+    assert accepts(path, fits)
+    assert not accepts(path, other)
+    assert not accepts(path, fits[:-1])
+
+
+@pytest.mark.parametrize("name", REGEXES)
+def test_compiled_pattern_agrees(name: str) -> None:
+    path = SAMPLES / f"{name}.regex"
+    matching, others = TEXTS[name]
+    assert all(accepts(path, text.encode()) for text in matching)
+    assert not any(accepts(path, text.encode()) for text in others)
+
+
+@pytest.mark.parametrize("fields", [48, 96])
+def test_compiled_form_takes_a_filled_form_only(fields: int) -> None:
+    empty = {"string": "", "integer": 0, "number": 0.5, "boolean": False}
+    properties = schema(f"form{fields}")["properties"]
+    values = {name: field["enum"][0] if "enum" in field else empty[field["type"]] for name, field in properties.items()}
+    path = SAMPLES / f"form{fields}.schema.json"
+    assert accepts(path, json.dumps(values, separators=(",", ":")).encode())
+    values.popitem()
+    assert not accepts(path, json.dumps(values, separators=(",", ":")).encode())
