@@ -19,6 +19,7 @@ Text starts in the middle of a prompt: rules that put a space before a text (``P
 from __future__ import annotations
 
 import bisect
+import itertools
 import json
 import zlib
 from typing import Any
@@ -59,7 +60,8 @@ class CanonicalEncoder:
         self._loose_length = max(map(len, self._loose), default=0)
         self._model = _LibraryModel(self._library) if record["model"] else _MergeModel(vocabulary, record, self._mark)
         self._vocabulary = vocabulary
-        self._encoded: dict[bytes, tuple[int, ...] | None] = {}
+        self._late_apostrophe, self._late_capital = self._tentative_kinds()
+        self._encoded: dict[tuple[bytes, bool], tuple[int, ...] | None] = {}
 
     def _space_mark(self, document: Document) -> str:
         """What the model reads for a space: U+2581 under SentencePiece."""
@@ -73,8 +75,34 @@ class CanonicalEncoder:
     def boundaries(self, text: str) -> tuple[int, ...] | None:
         """Offsets, in characters, rising, strictly inside ``text``, at which a block starts.
 
-        None if the tokenizer rewrites the text before it cuts it (Unicode normalization), or drops parts of it.
+        None if the tokenizer rewrites the text before it cuts it (Unicode normalization), or drops parts of it. Boundaries at the end that
+        more text could still remove are left out, where a tokenizer has such.
         """
+        cuts = self._starts(text)
+        while cuts and self._is_tentative(text, cuts[-1]):
+            cuts.pop()
+        return None if cuts is None else tuple(cuts)
+
+    def _is_tentative(self, text: str, cut: int) -> bool:
+        """Whether a block that ends at ``cut`` may yet swallow the one behind it: see ``_tentative_kinds``."""
+        before, behind = text[cut - 1], text[cut]
+        if self._late_apostrophe and behind == "'" and _is_wordlike(before):
+            return True
+        return self._late_capital and not before.isascii() and _is_wordlike(behind)
+
+    def _tentative_kinds(self) -> tuple[bool, bool]:
+        """Where the pre-tokenizer looks further ahead than one character: at apostrophes, at capitals behind caseless letters.
+
+        o200k's does both: ``a'`` are two blocks, ``a's`` is one; ``A中B`` are two, ``A中Bm`` is one. Such a boundary counts once a
+        firm one follows.
+        """
+        def vanishes(text: str, added: str, cut: int) -> bool:
+            return cut in (self._starts(text) or ()) and cut not in (self._starts(text + added) or ())
+
+        return vanishes("a'", "s", 1), vanishes("A中B", "m", 2)
+
+    def _starts(self, text: str) -> list[int] | None:
+        """Block starts strictly inside ``text`` as the tokenizer has them, rising."""
         cuts: list[int] = []
         place = 0
         for start, end in [*self._loose_spans(text), (len(text), len(text))]:
@@ -83,7 +111,7 @@ class CanonicalEncoder:
                 return None
             cuts += [place, *(place + cut for cut in inner), start]
             place = end
-        return tuple(cut for cut in sorted(set(cuts)) if 0 < cut < len(text))
+        return [cut for cut in sorted(set(cuts)) if 0 < cut < len(text)]
 
     def open_suffixes(self, text: str) -> list[tuple[int, str]]:
         """Suffixes of ``text`` that an added token begins with: where each starts, and a character that would continue it."""
@@ -134,14 +162,45 @@ class CanonicalEncoder:
 
     # -- tokens ----------------------------------------------------------------------------------------------------------
 
+    def tokens(self, text: str) -> tuple[int, ...] | None:
+        """The tokenizer's tokens of a whole text; None if it would not spell it, or rewrites it."""
+        cuts = self._starts(text)
+        if cuts is None:
+            return None
+        found: list[int] = []
+        for start, end in itertools.pairwise([0, *cuts, len(text)] if text else [0]):
+            tokens = self.encode(text[start:end].encode())
+            if tokens is None:
+                return None
+            found += tokens
+        return tuple(found)
+
     def encode(self, piece: bytes) -> tuple[int, ...] | None:
-        """The model's tokens for one block, or for the rest of one (any bytes); None unless they spell exactly ``piece``."""
-        if piece not in self._encoded:
+        """The model's tokens for one block (any bytes); None unless they spell exactly ``piece``."""
+        return self._encode(piece, True)
+
+    def encode_rest(self, piece: bytes) -> tuple[int, ...] | None:
+        """The tokens for what is left of a block behind a token, which may be all of it; None where that makes a difference.
+
+        BPE never merges across a boundary between two of a block's tokens, so the rest of a canonical block, by itself, has the
+        block's tokens. Only a model that looks whole blocks up first (``ignore_merges``) can tell the two apart.
+        """
+        tokens = self._encode(piece, True)
+        return tokens if tokens == self._encode(piece, False) else None
+
+    def _encode(self, piece: bytes, block: bool) -> tuple[int, ...] | None:
+        key = (piece, block)
+        if key not in self._encoded:
             text = piece.decode("utf-8", "replace")
-            tokens = (self._loose[text],) if text in self._loose else self._model.encode(piece)
+            tokens = (self._loose[text],) if block and text in self._loose else self._model.encode(piece, block)
             spelled = tokens is not None and b"".join(map(self._vocabulary.token, tokens)) == piece
-            self._encoded[piece] = tokens if spelled else None
-        return self._encoded[piece]
+            self._encoded[key] = tokens if spelled else None
+        return self._encoded[key]
+
+
+def _is_wordlike(character: str) -> bool:
+    """Letters, marks and what else words hold, generously."""
+    return character.isalpha() or (not character.isascii() and not character.isspace())
 
 
 def _tiles(spans: list[tuple[int, int]], length: int) -> bool:
@@ -178,7 +237,8 @@ class _LibraryModel:
     def __init__(self, library: Any) -> None:
         self._library = library
 
-    def encode(self, piece: bytes) -> tuple[int, ...] | None:
+    def encode(self, piece: bytes, block: bool) -> tuple[int, ...] | None:
+        """Tokens of a piece; Viterbi splits factor at token boundaries too, so a block and its rest are treated alike."""
         try:
             text = piece.decode()
         except UnicodeDecodeError:
@@ -203,8 +263,9 @@ class _MergeModel:
         self._merges: dict[tuple[int, int], tuple[int, int] | None] = {}
         self._ids: dict[bytes, int] = {}
 
-    def encode(self, piece: bytes) -> tuple[int, ...] | None:
-        if self._whole:
+    def encode(self, piece: bytes, block: bool) -> tuple[int, ...] | None:
+        """Tokens of a piece; a whole block may be one token that no merges reach."""
+        if self._whole and block:
             whole = self._find(piece)
             if whole >= 0:
                 return (whole,)

@@ -19,12 +19,13 @@ is a block, or the token written before has already cut the block there.
 *Right.* The last block is held back unless s does not end in whitespace and the pre-tokenizer puts a boundary behind s for every
 character that may follow (every live ASCII byte, one character per class for other lead bytes; behind a rule's end those live after any
 of its returns), and no added token may begin inside s and go on behind it. If what is held back is one token of l > 1 bytes, the next
-sampled token must span l bytes (``cover``); the held token itself does, so no mask becomes empty.
+sampled token must span l bytes (``cover``); the held token itself does, so no mask becomes empty. Where the block goes on, the
+tokenizer may have cut it earlier (``":"]`` is ``":`` and ``"]`` to Qwen3): the cover rules that split out, as the paper's does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,6 +38,7 @@ from stcc.formats.vocabulary import Vocabulary
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 Live = npt.NDArray[np.bool_]
+Encode = Callable[[bytes], tuple[int, ...] | None]
 Planned = tuple[int, tuple[int, ...], int]  # state, tokens, cover
 
 MAX_LEFT = 16  # bytes of u: longer than any block that JSON punctuation starts
@@ -281,34 +283,40 @@ class _Splitter:
         stop = self._committed(text, blocks, chain, complete=base + len(text.encode()) == len(whole))
         offsets = _byte_offsets(text)
         cuts = [base + offsets[cut] for cut in blocks.cuts]
-        yield from self._places(chain, whole, cuts, base + offsets[blocks.sure], base + offsets[stop], base + offsets[len(text)])
+        whole = whole[:base + offsets[-1]]
+        yield from self._places(chain, whole, cuts, base + offsets[blocks.sure], base + offsets[stop], held=not text[-1].isspace())
 
-    def _places(self, chain: _Chain, whole: bytes, cuts: list[int], sure: int, stop: int, end: int) -> Iterator[Planned]:
-        """Plans at the chain's places: the rest of a block, then whole blocks up to ``stop``. All offsets are into ``whole``."""
+    def _places(self, chain: _Chain, whole: bytes, cuts: list[int], sure: int, stop: int, *, held: bool) -> Iterator[Planned]:
+        """Plans at the chain's places: the rest of a block, then whole blocks up to ``stop``. All offsets are into ``whole``.
+
+        ``held``: what lies behind ``stop`` is one block, if it is anything.
+        """
+        end = len(whole)
         limits = [cut for cut in cuts if cut <= stop]
+        starts = {*cuts, *((0,) if chain.anchored else ())}
         if stop == end:
             limits.append(end)
         for state, place in chain.places:
             here = len(chain.left) + place
             if here < sure or here >= end:
                 continue
-            tokens = self._tokens(whole, here, [limit for limit in limits if limit > here])
+            first = self._encoder.encode if here in starts else self._encoder.encode_rest
+            tokens = self._tokens(whole, here, [limit for limit in limits if limit > here], first)
             span = 0
-            if not tokens and here >= stop and chain.live is not None:
-                held = self._encoder.encode(whole[here:end])
-                span = end - here if held is not None and len(held) == 1 and 1 < end - here < 256 else 0
+            if held and not tokens and here >= stop and chain.live is not None and 1 < end - here < 256:
+                span = end - here if len(first(whole[here:]) or ()) == 1 else 0
             if tokens or span:
                 yield state, tokens, span
 
-    def _tokens(self, whole: bytes, start: int, limits: list[int]) -> tuple[int, ...]:
-        """Tokens of the pieces that end at ``limits``; stops before one that has none, and after MAX_TOKENS."""
+    def _tokens(self, whole: bytes, start: int, limits: list[int], encode: Encode) -> tuple[int, ...]:
+        """Tokens of the pieces that end at ``limits``, the first by ``encode``; stops before one that has none, and after MAX_TOKENS."""
         tokens: list[int] = []
         for limit in limits:
-            piece = self._encoder.encode(whole[start:limit])
+            piece = encode(whole[start:limit])
             if piece is None or len(tokens) >= MAX_TOKENS:
                 break
             tokens += piece
-            start = limit
+            start, encode = limit, self._encoder.encode
         return tuple(tokens)
 
     def _blocks(self, text: str, *, anchored: bool) -> _Blocks | None:
@@ -361,8 +369,7 @@ class _Splitter:
         """The stable-tail test of Theorem 20(ii) on the last block."""
         if tail[-1].isspace():
             return False
-        following = [chr(byte) for byte in np.flatnonzero(allowed[:128]).tolist()] + list(_BEYOND_ASCII if allowed[128:].any() else "")
-        return all(self._cuts_between(context + tail, character) for context in contexts for character in following)
+        return all(self._cuts_between(context + tail, character) for context in contexts for character in _characters(allowed))
 
     def _cuts_between(self, tail: str, character: str) -> bool:
         key = (tail, character)
@@ -370,6 +377,11 @@ class _Splitter:
             cuts = self._encoder.boundaries(tail + character)
             self._cut_before[key] = cuts is not None and len(tail) in cuts
         return self._cut_before[key]
+
+
+def _characters(live: Live) -> list[str]:
+    """Characters that stand for the live bytes: every ASCII one, and one of each class beyond where any other byte is live."""
+    return [chr(byte) for byte in np.flatnonzero(live[:128]).tolist()] + list(_BEYOND_ASCII if live[128:].any() else "")
 
 
 def _decoded(data: bytes, left: int) -> tuple[str, int]:
