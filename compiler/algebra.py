@@ -93,8 +93,6 @@ def _reachable(parts: Sequence[Dfa], tables: Sequence[Int32], needed: Sequence[i
 
 def common_classes(dfas: Sequence[Dfa]) -> tuple[npt.NDArray[np.uint8], list[Int32]]:
     """The coarsest byte classes that refine those of all ``dfas``, uint8 ``[256]``, and each one's table over them."""
-    if len(dfas) == 1:
-        return dfas[0].byte_class, [dfas[0].table]
     signatures = list(zip(*(dfa.byte_class.tolist() for dfa in dfas), strict=True))
     numbers = {signature: number for number, signature in enumerate(dict.fromkeys(signatures))}
     byte_class = np.array([numbers[signature] for signature in signatures], np.uint8)

@@ -175,7 +175,7 @@ def encode_utf8(table: Int32, accept: Int32, start: int, partition: Partition, *
             result[:len(table), class_] = padded[:, source]
         elif byte >= _FIRST_LEAD:
             result[:len(table), class_] = numbers[level_number][:, source]
-        elif total > len(table):
+        else:
             result[len(table):, class_] = np.concatenate([rows[:, byte - _ASCII_END] for rows in inner])
     labels = np.full(total, -1, np.int32)
     labels[:len(table)] = accept
@@ -194,7 +194,7 @@ def _columns(shape: _Shape, ascii_: list[int]) -> tuple[npt.NDArray[np.uint8], l
     byte_class = []
     for byte in range(256):
         source = (-1, ascii_[byte]) if byte < _ASCII_END else leads.get(byte, (-1, -1))
-        inside = _ASCII_END <= byte < _FIRST_LEAD
+        inside = _ASCII_END <= byte < _FIRST_LEAD and max(rows[byte - _ASCII_END], default=-1) >= 0
         key = (-2, *rows[byte - _ASCII_END]) if inside else source
         if key not in keys:
             keys[key] = len(columns)

@@ -86,7 +86,8 @@ def test_lookarounds_anchors_and_boundaries_match_what_re_matches(flags: str, pa
 
 @pytest.mark.parametrize("pattern", [
     r"(?:(?!ab).)*", r"((?=a|b)\w)+$", r"(?:a(?!b)|ba?)*", r"(?<=^|-)a", r"(?<!a)b", r"(?:(?<=ab)b|a|b)*1",
-    r"^(?=.*a)(?=.*b)(?!.*1).{2,4}$", r"a$\n", r"\ba\b|-\B", "(?x) a b # comment\n [ ]", r"(?s:.)(?-i:a)(?i:b)", r"[]a]|[^]a]b", r"a(?#comment)*",
+    r"^(?=.*a)(?=.*b)(?!.*1).{2,4}$", r"a$\n", r"\ba\b|-\B", "(?x) a b # comment\n [ ]", r"(?s:.)(?-i:a)(?i:b)",
+    r"[]a]|[^]a]b", r"a(?#comment)*",
     r"\N{LATIN SMALL LETTER E WITH ACUTE}", r"\101|\0", r"a{,2}b{",
     r"(?=(?=a).b)ab", r"(?!(?!a))", r"(?P<name>a)b", r"(?:)", r"a||b", r"()*a", r"(?:^a|b$)+", r"(?m)^a$", r"(?:a|^)*b",
     r"(?<=(?<!b)a)b",

@@ -1,5 +1,5 @@
 """The regex front end: patterns of two dialects to minimal DFAs over UTF-8."""
 
-from stcc.compiler.frontends.regex.language import compile_pattern
+from stcc.compiler.frontends.regex.language import codepoints, compile_pattern
 
-__all__ = ["compile_pattern"]
+__all__ = ["codepoints", "compile_pattern"]
