@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from stcc.formats.binding import EXPOSED, MOVE, POPPED
 from stcc.runtime.stack import ENDED, TERMINATED, Configuration, Level, Stacks
-from stcc.runtime.token_sets import Row, TokenSets, expand
+from stcc.runtime.token_sets import BIT, Row, TokenSets, expand
 
 if TYPE_CHECKING:
     from stcc.formats.binding import Binding
@@ -28,14 +28,13 @@ if TYPE_CHECKING:
 Int32 = npt.NDArray[np.int32]
 Entry = tuple[Int32, bool]
 
-LARGE_ACTION = 512
+LARGE_ACTION = 2048
 """Tokens from which an action is large."""
 SMALL_TOKENS = 1 << 15
 """Most tokens, over all small actions, that are expanded when a grammar is opened."""
 ROW_BYTES = 64 << 20
 FEW_ACTIONS = 16
 """Actions up to which slices are cheaper than one gather."""
-_BIT = np.left_shift(np.uint32(1), np.arange(32, dtype=np.uint32))
 MOST_VALUES = 1 << 18
 MOST_KEYS = 1 << 18
 DEAD, STOP = -1, -2
@@ -53,7 +52,7 @@ class ActionTokens:
 
     def __init__(self, binding: Binding, sets: TokenSets) -> None:
         self._sets, self._actions = sets, binding.actions
-        self._run_starts, self._run_action = binding.run_starts, binding.run_action
+        self._run_starts, self._run_action = binding.run_starts, binding.run_action.astype(np.intp)  # what NumPy indexes with fastest
         lengths = np.empty(len(self._run_starts), np.int32)
         if len(lengths):
             np.subtract(self._run_starts[1:], self._run_starts[:-1], out=lengths[:-1])
@@ -76,10 +75,10 @@ class ActionTokens:
         small = small[np.argsort(actions.astype(np.uint16) if self._actions <= 1 << 16 else actions, kind="stable")]
         tokens = self._sets.byte_order[expand(self._run_starts[small], lengths[small])]
         self._words = (tokens >> 5).astype(np.intp)
-        self._bits = _BIT[tokens & 31]
+        self._bits = BIT[tokens & 31]
 
     def union(self, actions: Int32) -> Row:
-        """The packed tokens of several distinct actions, uint32 ``[words]``, a fresh array."""
+        """The packed tokens of several distinct actions, uint32 ``[words]``, not to be written to."""
         few = len(actions) <= FEW_ACTIONS
         if not self._large_ids.isdisjoint(actions.tolist()) if few else bool(self._is_large[actions].any()):
             return self._sets.row(self._bounds(actions))
@@ -141,6 +140,9 @@ class Masks:
         self._contents: dict[bytes, int] = {}
         self._most_rows = max(16, ROW_BYTES // (4 * sets.words))
         self._numbers = self._kept = 0
+        # without a stack the text may just end, through exit 0: everything listed is alive
+        kinds, heads = binding.record_kind, binding.record_head
+        self._independent = not stacks.machine.sites and bool(((kinds == MOVE) | ((kinds == POPPED) & (heads == 0))).all())
 
     def live(self, state: int) -> tuple[Int32, Int32]:
         """The live actions of ``state`` and their values, int32 ``[entries]`` each."""
@@ -242,6 +244,8 @@ class Masks:
         if state < 0:
             return _NONE
         actions, values = self.live(state)
+        if self._independent:
+            return actions
         dependent = self._dependent.get(state)
         if dependent is None:
             dependent = self._dependent[state] = self._find_dependent(values)
@@ -260,12 +264,14 @@ class Masks:
         if not len(places):
             return [], places
         places = places[self.binding.record_kind[values[places] - self.states] != MOVE]
-        records, inverse = np.unique(values[places], return_inverse=True)
+        found = values[places].tolist()
+        records = sorted(set(found))
+        index = {record: number for number, record in enumerate(records)}
         which = np.full(len(values), len(records), np.intp)
-        which[places] = inverse
-        return records.tolist(), which
+        which[places] = [index[record] for record in found]
+        return records, which
 
     def joined(self, actions: Int32, may_end: bool) -> Row:
-        """The row of some actions' tokens, with the stop tokens where the output may end. uint32 ``[words]``, a fresh array."""
+        """The row of some actions' tokens, with the stop tokens where the output may end. uint32 ``[words]``, not to be written to."""
         row = self.tokens.union(actions)
-        return np.bitwise_or(row, self.sets.stops, out=row) if may_end else row
+        return row | self.sets.stops if may_end else row

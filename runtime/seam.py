@@ -33,6 +33,13 @@ def bind_machine(machine: Any, vocabulary: Vocabulary) -> Any:
     return bind.bind_machine(machine, vocabulary)
 
 
+def vocabulary_from_tokenizer(source: Any) -> Vocabulary:
+    """The vocabulary of a tokenizer (a file, a folder, a hub name, or a loaded one). CompileError if its bytes cannot be recovered."""
+    from stcc.compiler.vocabularies import vocabulary_from_tokenizer as prepare
+
+    return prepare(source)
+
+
 def source_kind(path: str | os.PathLike[str]) -> str:
     """The kind of source that a file name announces: ``artifact``, or a value of ``KINDS``. ConstraintError if it announces none."""
     name = os.fspath(path)

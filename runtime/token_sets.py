@@ -3,10 +3,11 @@
 In: a ``Vocabulary``, and sets of tokens as *bounds*: rising positions in its byte order where membership begins and ends in turn. Out:
 rows, uint32 ``[words]`` with bit ``t % 32`` of word ``t // 32`` for token ``t``.
 
-Sets that hold many tokens (all that stay inside a string, say) differ little from one schema to the next: a few keys, a few tokens that
-close. So a row is made from the nearest *reference* already at hand, by flipping the tokens in which the two sets differ; the bounds
-of the difference are those that only one of the two has. Cost: some 30 us and a few nanoseconds a flipped token, where expanding 100,000
-tokens takes half a millisecond. The empty and the whole vocabulary are always references; a row that took many flips becomes one.
+Rows are kept by content: the states of the next schema often admit the very same set. Otherwise sets that hold many tokens (all that
+stay inside a string, say) differ little from one schema to the next: a few keys, a few tokens that close. So a row is made from the
+nearest *reference* already at hand, by flipping the tokens in which the two sets differ; the bounds of the difference are those that
+only one of the two has. Cost: some 30 us and a few nanoseconds a flipped token, where expanding 100,000 tokens takes half a millisecond.
+The empty and the whole vocabulary are always references; a row that took many flips becomes one.
 
 References are read-only and listed in a tuple that is replaced as a whole, so that threads may share a ``TokenSets``.
 """
@@ -26,6 +27,10 @@ Row = npt.NDArray[np.uint32]
 Index = npt.NDArray[np.intp]
 Int32 = npt.NDArray[np.int32]
 
+BIT = np.left_shift(np.uint32(1), np.arange(32, dtype=np.uint32))
+"""uint32 ``[32]``, the bit of each place in a word."""
+KEPT_ROWS = 1024
+"""Rows kept by content."""
 REFERENCES = 8
 """Rows kept to start from, besides the empty and the whole vocabulary; each costs a row and one int32 a token."""
 MANY_FLIPS = 4096
@@ -84,7 +89,7 @@ class TokenSets:
         stops: row of the stop tokens.
     """
 
-    __slots__ = ("_fixed", "_kept", "_lengths", "_long", "byte_order", "rank", "size", "stop_token_ids", "stops", "words")
+    __slots__ = ("_fixed", "_kept", "_lengths", "_long", "_rows", "byte_order", "rank", "size", "stop_token_ids", "stops", "words")
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.size = vocabulary.size
@@ -93,6 +98,7 @@ class TokenSets:
         self.stop_token_ids = frozenset(int(token) for token in vocabulary.stop_token_ids)
         self._lengths = np.diff(vocabulary.token_offsets)
         self._long: dict[int, Row] = {}
+        self._rows: dict[bytes, Row] = {}
         self.stops = self.pack(np.array(sorted(self.stop_token_ids), np.intp))
         spelled = len(self.byte_order)
         whole = np.array([0, spelled] if spelled else [], np.int32)
@@ -106,21 +112,38 @@ class TokenSets:
         marks[tokens] = 1
         return np.packbits(marks, bitorder="little").view(np.uint32)
 
+    def scatter(self, tokens: npt.NDArray[np.integer]) -> Row:
+        """The same row as ``pack`` for distinct ids, cheaper for a few thousand: every bit is its own, so adding joins."""
+        row = np.zeros(self.words, np.uint32)
+        np.add.at(row, (tokens >> 5).astype(np.intp), BIT[tokens & 31])
+        return row
+
     def row(self, bounds: Int32) -> Row:
-        """The row of the tokens between ``bounds[0]`` and ``bounds[1]``, ``bounds[2]`` and ``bounds[3]``, ... in byte order; a fresh array.
+        """The row of the tokens between ``bounds[0]`` and ``bounds[1]``, ``bounds[2]`` and ``bounds[3]``, ... in byte order; read-only.
 
         Args:
             bounds: int32, strictly rising, an even number of them.
         """
+        key = bounds.tobytes()
+        row = self._rows.get(key)
+        if row is None:
+            row = self._from_nearest(bounds)
+            row.flags.writeable = False
+            if len(self._rows) >= KEPT_ROWS:
+                self._rows.clear()
+            self._rows[key] = row
+        return row
+
+    def _from_nearest(self, bounds: Int32) -> Row:
         tokens = _count(bounds)
         nearest = min(self._fixed + self._kept, key=lambda reference: abs(reference.tokens - tokens))
         flips = nearest.difference(bounds)
         starts, lengths = flips[::2], flips[1::2] - flips[::2]
         flipped = self.byte_order[expand(starts, lengths)]
-        row: Row = self.pack(flipped)
+        row: Row = self.pack(flipped) if len(flipped) > MANY_FLIPS else self.scatter(flipped)
         np.bitwise_xor(row, nearest.row, out=row)
         if len(flipped) > MANY_FLIPS:
-            self._kept = (*self._kept[1 - REFERENCES:], _Reference(bounds, row.copy(), len(self.byte_order)))
+            self._kept = (*self._kept[1 - REFERENCES:], _Reference(bounds, row, len(self.byte_order)))
         return row
 
     def at_least(self, length: int) -> Row:
