@@ -6,7 +6,8 @@ used and the walk always ends.
 
 Byte needs are the token needs of ``stcc.runtime.budget`` with single bytes for tokens (Proposition 2 of the few-path paper, made exact
 for several exits): ``leave[q, e]`` is the fewest bytes from ``q`` to a state that may end its rule through exit ``e``; the last column
-counts to a state where the output may end. A stack level holds the fewest bytes that finish after leaving it by each exit. Cost: a
+counts to a state where the output may end. A stack level holds the fewest bytes that finish after leaving it by each exit. They are
+exact where a state that returns lazily and the return state share no byte, as in every compiled machine (the L(1) conditions). Cost: a
 backward search over the table, a few milliseconds for a thousand states, once; then some microseconds for each candidate byte.
 """
 
@@ -17,6 +18,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 from stcc.formats.binding import UNREACHABLE
+from stcc.formats.machine import end_states
+from stcc.runtime.errors import ConstraintError
 from stcc.runtime.stack import Level, Stacks
 from stcc.runtime.token_sets import expand
 
@@ -42,7 +45,7 @@ class ByteNeeds:
         self._exits = max(1, self._machine.returns.shape[1], int(self._machine.exits.max(initial=-1)) + 1)
         self._leave = self._search()
         self._ends = np.full(self._exits + 1, UNREACHABLE, np.int32)
-        self._ends[[0, self._exits]] = 0
+        self._ends[self._exits] = 0
         self._vectors: dict[Level, Int32] = {}
 
     def need(self, state: int, level: Level) -> int:
@@ -76,7 +79,7 @@ class ByteNeeds:
         leave = np.full((machine.states, self._exits + 1), UNREACHABLE, np.int32)
         ending = np.flatnonzero(machine.exits >= 0)
         leave[ending, machine.exits[ending]] = 0
-        leave[machine.accepting, self._exits] = 0
+        leave[machine.accepting | (end_states(machine) & (machine.exits == 0)), self._exits] = 0
         source, target, edge = _edges(machine)
         by_source = np.searchsorted(source, np.arange(machine.states + 1))
         users, uses = _dependencies(machine, source, target, edge)
@@ -145,9 +148,16 @@ class Walker:
         self._needs = ByteNeeds(self._stacks)
 
     def output(self, rng: np.random.Generator, max_bytes: int = 400) -> bytes:
-        """One random valid output, of at most ``max_bytes`` bytes where some output is that short, else one of the shortest."""
+        """One random valid output, of at most ``max_bytes`` bytes where some output is that short, else one of the shortest.
+
+        Raises:
+            ConstraintError: the machine accepts nothing; compiled ones always accept something.
+        """
         stacks, (state, level) = self._stacks, self._stacks.start()
-        left = max(max_bytes, self._needs.need(state, level))
+        shortest = self._needs.need(state, level)
+        if shortest >= UNREACHABLE:
+            raise ConstraintError("no output is valid: the machine accepts nothing (compile the source again)")
+        left = max(max_bytes, shortest)
         text = bytearray()
         while state >= 0:
             may_end = stacks.may_end(state, level)
