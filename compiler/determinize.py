@@ -11,6 +11,7 @@ through a worklist, in batches. Cost: O(nodes x classes) array work plus O(reach
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -229,7 +230,7 @@ class _Construction:
     def _rule(self, number: int) -> int:
         """The rule that a set lies in: rules occupy rising ranges of nodes, each beginning with its start."""
         node = number if number < self.nodes else self.members[number - self.nodes][0]
-        return int(np.searchsorted(self.nfa.starts, node, side="right")) - 1
+        return bisect_right(self.nfa.starts, node) - 1
 
     def _name(self, number: int) -> str:
         return self.names[self._rule(number)] if self.names else ""

@@ -6,9 +6,10 @@ their colours agree and their successors share blocks, column by column (bisimil
 
 Two phases. Hashed Moore rounds split everything that short words tell apart; each is a few array operations, and they stop as soon
 as one gains little. What is left, such as the hundred equal-looking states of a ``maxLength``, goes to a worklist that
-recomputes only nodes whose successors moved and lets the largest part of a split block keep its number, so that a node moves
-at most log2(nodes) times: O(edges log nodes) signature cells (Hopcroft 1971; in this form Jacobs and Wissmann, POPL 2023).
-Hashes never decide the result: a collision merges nodes that the worklist then splits exactly.
+looks again only at nodes whose successors moved and lets the largest part of a split block keep its number, so that a node moves
+at most log2(nodes) times: O(edges log nodes) updates of signatures (Hopcroft 1971; in this form Jacobs and Wissmann, POPL 2023).
+Hashes never decide the result: they can only fail to split, an exact comparison of all rows at the end says so, and the worklist
+then runs again with other weights.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ Int64 = npt.NDArray[np.int64]
 UInt64 = npt.NDArray[np.uint64]
 UInt8 = npt.NDArray[np.uint8]
 
-_ROUND_GAIN = 48  # a hashed round must split off 1/48 of the nodes to be cheaper than the worklist
+_ROUND_GAIN = 150  # a hashed round that splits off fewer than 1/150 of the nodes costs more than the worklist (measured at 16 to 500)
 _CHUNK_CELLS = 1 << 20
+_WORD = (1 << 64) - 1
 
 
 def minimize_dfa(dfa: Dfa) -> Dfa:
@@ -61,8 +63,10 @@ def refine(table: Int32, colour: Int32) -> Int32:
         if gain * _ROUND_GAIN < nodes or count == nodes:
             break
     block, count = _dense(block.astype(np.int64) * (int(colours.max()) + 1) + colours)  # exact even if two hashes collided
-    if count < nodes:
-        block = _Refinement(table, block, count).run()
+    seed = 0
+    while count < nodes and not _stable(table, block):
+        block, count = _Refinement(table, block, count, seed).run()
+        seed += 1  # two signatures collided if this is not the last turn
     return block
 
 
@@ -154,82 +158,101 @@ def _hash_rows(table: Int32, block: Int32, count: int) -> UInt64:
     return hashes
 
 
+def _stable(table: Int32, block: Int32) -> bool:
+    """Whether the members of every block have equal rows of blocks: the exact test that closes the hashed phases."""
+    following = np.append(block, np.int32(-1))
+    model = first_members(block)[block]
+    step = max(1, _CHUNK_CELLS // table.shape[1])
+    chunks = [slice(low, low + step) for low in range(0, len(table), step)]
+    return all(np.array_equal(following[table[chunk]], following[table[model[chunk]]]) for chunk in chunks)
+
+
 class _Refinement:
-    """The exact worklist phase. Invariant: the clean members of a block have equal signatures (successor blocks)."""
+    """The worklist phase. A node's *signature* is a weighted sum of its successors' block values, updated as those move.
 
-    def __init__(self, table: Int32, block: Int32, count: int) -> None:
-        self.table, self.count = table, count
-        self.rows: dict[int, list[int]] = {}
-        self.block: list[int] = [*block.tolist(), -1]
+    Invariant: the clean members of a block have equal signatures.
+    """
+
+    def __init__(self, table: Int32, block: Int32, count: int, seed: int) -> None:
+        self.count = count
+        values = _mix(np.arange(len(table) + 1, dtype=np.uint64) + np.uint64(seed << 32))
+        weights = np.resize(np.roll(_WEIGHTS, seed), table.shape[1])
+        self.values: list[int] = values.tolist()
+        self.block: list[int] = block.tolist()
+        sources, targets, weight = _weighted_edges(table, weights)
+        sums = np.zeros(len(table), np.uint64)
+        np.add.at(sums, sources, weight * values[block[targets]])
+        self.sums: list[int] = sums.tolist()
         shared = np.bincount(block, minlength=count)[block] > 1
-        nodes = np.flatnonzero(shared)
+        unsettled = shared[sources]  # a node alone in its block needs no signature
+        order = np.argsort(targets[unsettled], kind="stable")
+        self.sources: list[int] = sources[unsettled][order].tolist()
+        self.weights: list[int] = weight[unsettled][order].tolist()
+        self.offsets: list[int] = np.cumsum(np.append(0, np.bincount(targets[unsettled], minlength=len(table)))).tolist()
         self.members: dict[int, set[int]] = {}
-        for node, number in zip(nodes.tolist(), block[nodes].tolist(), strict=True):
-            self.members.setdefault(number, set()).add(node)
-        signatures = np.append(block, np.int32(-1))[table[nodes]]
-        first = first_members(block)
-        model = np.append(block, np.int32(-1))[table[first[block[nodes]]]]
-        stale = nodes[(signatures != model).any(axis=1)]
+        for node in np.flatnonzero(shared).tolist():
+            self.members.setdefault(self.block[node], set()).add(node)
         self.dirty: dict[int, set[int]] = {}
-        if stale.size:
-            sources, targets = distinct_edges(table[nodes])
-            offsets, self.predecessors = (part.tolist() for part in group(targets, nodes[sources], len(table)))
-            self.offsets: list[int] = offsets
-            self.mark(stale.tolist())
+        for node in np.flatnonzero(sums != sums[first_members(block)[block]]).tolist():
+            self.dirty.setdefault(self.block[node], set()).add(node)
 
-    def mark(self, nodes: list[int]) -> None:
-        """Note that the signatures of ``nodes`` may have changed."""
-        for node in nodes:
-            number = self.block[node]
-            if number in self.members:
-                self.dirty.setdefault(number, set()).add(node)
-
-    def signature(self, node: int) -> tuple[int, ...]:
-        """The blocks of a node's successors."""
-        row = self.rows.get(node)
-        if row is None:
-            row = self.rows[node] = self.table[node].tolist()
-        block = self.block
-        return tuple([block[target] for target in row])
-
-    def run(self) -> Int32:
-        """Split until no node is dirty."""
+    def run(self) -> tuple[Int32, int]:
+        """Split until no node is dirty; blocks and their number."""
         while self.dirty:
             number = next(iter(self.dirty))
-            moved = self.split(number, self.dirty.pop(number))
-            for node in moved:
-                self.mark(self.predecessors[self.offsets[node]:self.offsets[node + 1]])
-        return np.array(self.block[:-1], np.int32)
+            parts = self.split(number, self.dirty.pop(number))
+            changes = [self.move(number, part) for part in parts]
+            for part, change in zip(parts, changes, strict=True):
+                self.update(part, change)
+        return np.array(self.block, np.int32), self.count
 
-    def split(self, number: int, dirty: set[int]) -> list[int]:
-        """Split one block by signature; the nodes that got a new number."""
-        members = self.members[number]
-        parts: dict[tuple[int, ...], set[int]] = {}
+    def split(self, number: int, dirty: set[int]) -> list[set[int]]:
+        """Part a block by signature; all parts but the largest."""
+        members, sums = self.members[number], self.sums
+        parts: dict[int, set[int]] = {}
         for node in dirty:
-            parts.setdefault(self.signature(node), set()).add(node)
+            parts.setdefault(sums[node], set()).add(node)
         if len(dirty) < len(members):
-            model = self.signature(next(node for node in members if node not in dirty))
-            settled = len(members) - len(dirty)
+            model = sums[next(node for node in members if node not in dirty)]
             joining = parts.pop(model, set())
-            if settled + len(joining) < max(map(len, parts.values()), default=0):
-                parts[model] = members.difference(*parts.values())
-            else:
-                return self._move(number, list(parts.values()))
-        largest = max(parts, key=lambda key: len(parts[key]))
-        del parts[largest]
-        return self._move(number, list(parts.values()))
+            settled = len(members) - len(dirty) + len(joining)
+            if settled >= max(map(len, parts.values()), default=0):
+                return list(parts.values())
+            parts[model] = members.difference(*parts.values())
+        del parts[max(parts, key=lambda key: len(parts[key]))]
+        return list(parts.values())
 
-    def _move(self, number: int, parts: list[set[int]]) -> list[int]:
+    def move(self, number: int, part: set[int]) -> int:
+        """Give ``part`` a block of its own; by how much the value of its nodes changes."""
         members = self.members[number]
-        moved: list[int] = []
-        for part in parts:
-            members -= part
-            for node in part:
-                self.block[node] = self.count
-            if len(part) > 1:
-                self.members[self.count] = part
-            self.count += 1
-            moved += part
-        if len(members) == 1:
-            del self.members[number]
-        return moved
+        members -= part
+        if len(part) > 1:
+            self.members[self.count] = part
+        for node in part:
+            self.block[node] = self.count
+        self.count += 1
+        return self.values[self.count - 1] - self.values[number]
+
+    def update(self, part: set[int], change: int) -> None:
+        """Bring the signatures of what leads to ``part`` up to date, and mark it."""
+        offsets, block, sums, dirty = self.offsets, self.block, self.sums, self.dirty
+        for node in part:
+            for place in range(offsets[node], offsets[node + 1]):
+                source = self.sources[place]
+                sums[source] = sums[source] + change * self.weights[place] & _WORD
+                number = block[source]
+                if number in self.members:
+                    dirty.setdefault(number, set()).add(source)
+
+
+def _weighted_edges(table: Int32, weights: UInt64) -> tuple[Int64, Int64, UInt64]:
+    """Distinct edges as in ``distinct_edges``, each with the sum of the weights of the columns that carry it."""
+    columns = np.argsort(table, axis=1, kind="stable")
+    cells = np.take_along_axis(table, columns, axis=1)
+    first = cells >= 0
+    first[:, 1:] &= cells[:, 1:] != cells[:, :-1]
+    sources, places = np.nonzero(first)
+    carried = np.where(cells >= 0, weights[columns], np.uint64(0)).reshape(-1)
+    starts = sources * table.shape[1] + places
+    sums = np.add.reduceat(carried, starts) if starts.size else np.zeros(0, np.uint64)
+    return sources, cells[sources, places].astype(np.int64), sums
