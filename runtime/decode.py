@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+
 from stcc.runtime.bitmask import allocate_token_bitmask, apply_token_bitmask
 from stcc.runtime.errors import ConstraintError, VocabularyRequired
 

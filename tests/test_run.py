@@ -15,6 +15,7 @@ mx = pytest.importorskip("mlx.core", reason="MLX is not installed")
 pytest.importorskip("mlx_lm", reason="mlx-lm is not installed")
 
 from click.testing import CliRunner, Result  # noqa: E402
+
 from stcc.formats import Vocabulary  # noqa: E402
 from stcc.runtime import models  # noqa: E402
 from stcc.runtime.cli import main  # noqa: E402

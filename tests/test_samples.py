@@ -11,6 +11,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+
 from stcc.runtime.grammar import Grammar
 from stcc.runtime.load import load
 from stcc.runtime.seam import compile_file

@@ -12,6 +12,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
 from stcc.runtime.errors import ConstraintError
 
 if TYPE_CHECKING:
