@@ -79,7 +79,7 @@ class ByteNeeds:
         leave = np.full((machine.states, self._exits + 1), UNREACHABLE, np.int32)
         ending = np.flatnonzero(machine.exits >= 0)
         leave[ending, machine.exits[ending]] = 0
-        leave[machine.accepting | (end_states(machine) & (machine.exits == 0)), self._exits] = 0
+        leave[np.where(end_states(machine), machine.exits == 0, machine.accepting), self._exits] = 0
         source, target, edge = _edges(machine)
         by_source = np.searchsorted(source, np.arange(machine.states + 1))
         users, uses = _dependencies(machine, source, target, edge)
