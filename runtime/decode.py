@@ -223,7 +223,9 @@ class Chooser:
         else:
             mx.random.seed((self._sampling.seed << 32) + self._draws)
             self._draws += 1
-            token = self._sampler(masked - mx.logsumexp(masked, axis=-1, keepdims=True))
+            if self._sampling.top_p < 1:  # only the nucleus needs probabilities; a categorical draw is the same without the norm
+                masked = masked - mx.logsumexp(masked, axis=-1, keepdims=True)
+            token = self._sampler(masked)
         mx.eval(token, sound)
         chosen: Any = token.item()
         return int(chosen) if bool(sound.item()) else None
