@@ -98,7 +98,7 @@ def test_a_long_pattern_at_many_states(pattern: str, counts: str, flat: str) -> 
     {"run_action": np.array([1, 2], np.uint8)}, {"row_pattern": np.array([1] * 9, np.uint8)}, {"row_pattern": np.array([0] * 8, np.uint8)},
     {"row_pattern": np.array([0] * 10, np.uint8)}, {"pattern_values": np.array([(1 << 32) - 1], np.uint32)},
     {"pattern_values": np.array([(1 << 32) - 2], np.uint32)}, {"pattern_values": np.array([1, 1], np.uint8)},
-    {"pattern_actions": np.array([(1 << 32) - 1], np.uint32)}, {"record_kind": np.array([2], np.uint8)},
+    {"pattern_actions": np.array([(1 << 32) - 1], np.uint32)}, {"pattern_actions": np.array([1, 1], np.uint8)}, {"record_kind": np.array([2], np.uint8)},
     {"record_head": np.array([0], np.uint8)}, {"record_push_counts": np.array([1 << 31, 1 << 31], np.uint32)},
     {"suffix_counts": np.array([5], np.uint8)}, {"plan_counts": np.array([1], np.uint8)}, {"cover": np.array([0] * 8, np.uint8)},
     {"need_finish": np.array([(1 << 32) - 1] * 9, np.uint32)}, {"need_finish": np.array([2] * 8, np.uint8)},
@@ -107,6 +107,13 @@ def test_a_long_pattern_at_many_states(pattern: str, counts: str, flat: str) -> 
 ], ids=str)
 def test_counts_and_numbers_that_overflow_or_do_not_agree(changes: dict[str, Any]) -> None:
     refused(bound(**changes), ContentError)
+
+
+@pytest.mark.parametrize(("name", "number"), [("exits", 1 << 16), ("exits", (1 << 16) + 1), ("accepting", 2), ("accepting", 255)])
+def test_numbers_that_a_narrower_type_would_wrap(name: str, number: int) -> None:
+    array = MACHINE[f"machine.{name}"].astype(np.uint8 if name == "accepting" else np.uint32)
+    array[0] = number
+    refused(laid_out({**MACHINE, f"machine.{name}": array}), ContentError)
 
 
 def test_warnings_that_are_a_bomb_or_no_warnings() -> None:
