@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+
 from stcc.formats.binding import EXPOSED, MOVE, POPPED
 from stcc.runtime.stack import ENDED, TERMINATED, Configuration, Level, Stacks
 from stcc.runtime.token_sets import BIT, Row, TokenSets, expand
@@ -78,11 +79,11 @@ class ActionTokens:
         self._bits = BIT[tokens & 31]
 
     def union(self, actions: Int32) -> Row:
-        """The packed tokens of several distinct actions, uint32 ``[words]``, not to be written to."""
+        """The packed tokens of several distinct actions, int32 ``[words]``, not to be written to."""
         few = len(actions) <= FEW_ACTIONS
         if not self._large_ids.isdisjoint(actions.tolist()) if few else bool(self._is_large[actions].any()):
             return self._sets.row(self._bounds(actions))
-        row = np.zeros(self._sets.words, np.uint32)
+        row = np.zeros(self._sets.words, np.int32)
         if few:
             self._scatter_few(row, actions.tolist())
         else:
@@ -102,9 +103,10 @@ class ActionTokens:
     def _scatter_few(self, row: Row, actions: list[int]) -> None:
         starts, words, bits = self._starts_list, self._words, self._bits
         spans = [slice(starts[action], starts[action + 1]) for action in actions]
-        if len(spans) == 1:
-            np.add.at(row, words[spans[0]], bits[spans[0]])
-        elif spans:
+        if len(spans) <= 3:  # as many scatters cost less than joining their spans
+            for span in spans:
+                np.add.at(row, words[span], bits[span])
+        else:
             np.add.at(row, np.concatenate([words[span] for span in spans]), np.concatenate([bits[span] for span in spans]))
 
 
@@ -140,9 +142,8 @@ class Masks:
         self._contents: dict[bytes, int] = {}
         self._most_rows = max(16, ROW_BYTES // (4 * sets.words))
         self._numbers = self._kept = 0
-        # without a stack the text may just end, through exit 0: everything listed is alive
-        kinds, heads = binding.record_kind, binding.record_head
-        self._independent = not stacks.machine.sites and bool(((kinds == MOVE) | ((kinds == POPPED) & (heads == 0))).all())
+        self._last_word = np.int32(-1 if sets.size % 32 == 0 else (1 << sets.size % 32) - 1)
+        self._leaving = self._leaving_states()
 
     def live(self, state: int) -> tuple[Int32, Int32]:
         """The live actions of ``state`` and their values, int32 ``[entries]`` each."""
@@ -231,12 +232,12 @@ class Masks:
         return entry
 
     def _keep(self, key: int, row: Row) -> Entry:
-        whole = int(row[-1]) == (1 << ((self.sets.size - 1) % 32 + 1)) - 1 and bool((row[:-1] == 0xFFFFFFFF).all())
+        whole = row[-1] == self._last_word and bool((row[:-1] == -1).all())
         if len(self.rows) >= self._most_rows:
             for old in list(self.rows)[: self._most_rows // 2]:
                 self.rows.pop(old, None)
             self._contents = {content: number for content, number in list(self._contents.items()) if number in self.rows}
-        entry = self.rows[key] = (row.view(np.int32), not whole)
+        entry = self.rows[key] = (row, not whole)
         return entry
 
     def alive(self, state: int, level: Level) -> Int32:
@@ -244,25 +245,30 @@ class Masks:
         if state < 0:
             return _NONE
         actions, values = self.live(state)
-        if self._independent:
+        if state not in self._leaving:
             return actions
         dependent = self._dependent.get(state)
         if dependent is None:
             dependent = self._dependent[state] = self._find_dependent(values)
         records, which = dependent
-        if not records:
-            return actions
         verdicts = [self.land(record, level) is not None for record in records]
         if all(verdicts):
             return actions
         chosen: Int32 = actions[np.array([*verdicts, True])[which]]
         return chosen
 
+    def _leaving_states(self) -> frozenset[int]:
+        """The states at which some token leaves the rule, so that what it does depends on the stack. O(entries), in array operations."""
+        binding = self.binding
+        if (binding.record_kind == MOVE).all():
+            return frozenset()
+        places = np.flatnonzero(binding.row_values >= self.states)
+        places = places[binding.record_kind[binding.row_values[places] - self.states] != MOVE]
+        return frozenset((binding.row_offsets.searchsorted(places, "right") - 1).tolist())
+
     def _find_dependent(self, values: Int32) -> tuple[list[int], npt.NDArray[np.intp]]:
         """The distinct POPPED and EXPOSED values, which depend on the stack, and which of them each value is (the last place: none)."""
         places = np.flatnonzero(values >= self.states)
-        if not len(places):
-            return [], places
         places = places[self.binding.record_kind[values[places] - self.states] != MOVE]
         found = values[places].tolist()
         records = sorted(set(found))
@@ -272,6 +278,6 @@ class Masks:
         return records, which
 
     def joined(self, actions: Int32, may_end: bool) -> Row:
-        """The row of some actions' tokens, with the stop tokens where the output may end. uint32 ``[words]``, not to be written to."""
+        """The row of some actions' tokens, with the stop tokens where the output may end. int32 ``[words]``, not to be written to."""
         row = self.tokens.union(actions)
         return row | self.sets.stops if may_end else row

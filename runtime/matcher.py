@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+
 from stcc.formats.binding import UNREACHABLE
 from stcc.runtime.errors import BitmaskError, BudgetTooSmall, ConstraintError, RollbackError, TokenOutOfRange, VocabularyRequired
 from stcc.runtime.masks import STOP, Entry
@@ -273,7 +274,7 @@ class Matcher:
         if most <= left:
             return masks.row(state, level)
         actions = masks.live(state)[0][costs <= left]
-        return masks.joined(actions, masks.stacks.may_end(state, level)).view(np.int32), True
+        return masks.joined(actions, masks.stacks.may_end(state, level)), True
 
     def _covering(self, entry: Entry) -> Entry:
         """The row without the tokens shorter than the state's boundary cover, unless that would leave no token."""
@@ -281,11 +282,11 @@ class Matcher:
         cover = int(masks.binding.cover[self._state])
         if cover <= 1:
             return entry
-        row = entry[0] & masks.sets.at_least(cover).view(np.int32)
+        row = entry[0] & masks.sets.at_least(cover)
         if not row.any():
             return entry
         if self.is_accepting():
-            row |= masks.sets.stops.view(np.int32)
+            row |= masks.sets.stops
         return row, True
 
     def _fill_other(self, bitmask: Any, index: int, row: npt.NDArray[np.int32]) -> None:

@@ -1,7 +1,7 @@
 """Token sets of one vocabulary as packed bit rows, shared by every grammar that uses it.
 
 In: a ``Vocabulary``, and sets of tokens as *bounds*: rising positions in its byte order where membership begins and ends in turn. Out:
-rows, uint32 ``[words]`` with bit ``t % 32`` of word ``t // 32`` for token ``t``.
+rows, int32 ``[words]`` with bit ``t % 32`` of word ``t // 32`` for token ``t``.
 
 Rows are kept by content: the states of the next schema often admit the very same set. Otherwise sets that hold many tokens (all that
 stay inside a string, say) differ little from one schema to the next: a few keys, a few tokens that close. So a row is made from the
@@ -23,12 +23,12 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     from stcc.formats import Vocabulary
 
-Row = npt.NDArray[np.uint32]
-Index = npt.NDArray[np.intp]
 Int32 = npt.NDArray[np.int32]
+Index = npt.NDArray[np.intp]
+Row = Int32
 
-BIT = np.left_shift(np.uint32(1), np.arange(32, dtype=np.uint32))
-"""uint32 ``[32]``, the bit of each place in a word."""
+BIT = np.left_shift(np.uint32(1), np.arange(32, dtype=np.uint32)).view(np.int32)
+"""int32 ``[32]``, the bit of each place in a word."""
 KEPT_ROWS = 1024
 """Rows kept by content."""
 REFERENCES = 8
@@ -102,19 +102,19 @@ class TokenSets:
         self.stops = self.pack(np.array(sorted(self.stop_token_ids), np.intp))
         spelled = len(self.byte_order)
         whole = np.array([0, spelled] if spelled else [], np.int32)
-        self._fixed = (_Reference(whole[:0], np.zeros(self.words, np.uint32), spelled),
+        self._fixed = (_Reference(whole[:0], np.zeros(self.words, np.int32), spelled),
                        _Reference(whole, self.pack(self.byte_order), spelled))
         self._kept: tuple[_Reference, ...] = ()
 
     def pack(self, tokens: npt.NDArray[np.integer]) -> Row:
-        """The row of the given token ids. uint32 ``[words]``."""
+        """The row of the given token ids. int32 ``[words]``."""
         marks = np.zeros(self.words * 32, np.uint8)
         marks[tokens] = 1
-        return np.packbits(marks, bitorder="little").view(np.uint32)
+        return np.packbits(marks, bitorder="little").view(np.int32)
 
     def scatter(self, tokens: npt.NDArray[np.integer]) -> Row:
         """The same row as ``pack`` for distinct ids, cheaper for a few thousand: every bit is its own, so adding joins."""
-        row = np.zeros(self.words, np.uint32)
+        row = np.zeros(self.words, np.int32)
         np.add.at(row, (tokens >> 5).astype(np.intp), BIT[tokens & 31])
         return row
 
