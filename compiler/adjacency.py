@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+
 from stcc.compiler.ir import Grammar
 
 Int32 = npt.NDArray[np.int32]

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+
 from stcc.compiler.adjacency import components
 from stcc.compiler.determinize import SetCall, Subsets
 from stcc.compiler.errors import UnsupportedError

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+
 from stcc.compiler.adjacency import components
 from stcc.compiler.dfa import Dfa
 from stcc.compiler.errors import BudgetError

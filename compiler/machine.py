@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+
 from stcc.compiler.calls import Linked, resolve_calls
 from stcc.compiler.determinize import determinize
 from stcc.compiler.errors import UnsatisfiableError

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
+
 from stcc.compiler.adjacency import distinct_edges, group, reach
 from stcc.compiler.dfa import Dfa
 

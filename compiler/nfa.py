@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+
 from stcc.compiler.adjacency import GrammarEdges, grammar_edges, group, reach
 from stcc.compiler.ir import CallEdge, Grammar
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+
 from stcc.compiler.adjacency import GrammarEdges, grammar_edges, group
 from stcc.compiler.errors import UnsatisfiableError
 from stcc.compiler.ir import Block, CallEdge, Grammar, Rule

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from machine_cases import built, rule, shared
+
 from stcc.compiler.errors import BudgetError, CompileError, UnsatisfiableError, UnsupportedError
 from stcc.compiler.ir import Grammar, Rule, RuleBuilder
 from stcc.compiler.machine import link

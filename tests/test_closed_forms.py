@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from machine_cases import built, json_values, rule, shared, sums, verdicts
+
 from stcc.compiler.analyses.byte_need import byte_need
 from stcc.compiler.analyses.forced import chain, forced_chains
 from stcc.compiler.determinize import determinize_dfa

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from stcc.compiler.determinize import determinize, determinize_dfa
 from stcc.compiler.errors import BudgetError
 from stcc.compiler.ir import Grammar, RuleBuilder

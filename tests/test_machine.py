@@ -6,6 +6,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from machine_cases import built, denotation, json_values, rule, shared, sums, texts, verdicts
+
 from stcc.compiler.analyses.byte_need import byte_need, verify_trim
 from stcc.compiler.errors import UnsatisfiableError, UnsupportedError
 from stcc.compiler.inline import inline

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from stcc.compiler.dfa import Dfa
 from stcc.compiler.minimize import merge_columns, minimize_dfa, refine, reverse_postorder
 

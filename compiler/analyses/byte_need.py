@@ -12,6 +12,7 @@ from collections import defaultdict
 
 import numpy as np
 import numpy.typing as npt
+
 from stcc.compiler.adjacency import distinct_edges, group, reach
 from stcc.formats.binding import UNREACHABLE
 from stcc.formats.machine import Machine

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+
 from stcc.formats.machine import Machine
 
 Int32 = npt.NDArray[np.int32]
