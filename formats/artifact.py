@@ -24,6 +24,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+
 from stcc.formats import binding_sections, machine_sections
 from stcc.formats.binding import Binding
 from stcc.formats.binding_checks import verify_binding

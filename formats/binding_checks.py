@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
 from stcc.formats.binding import EXPOSED, MOVE, POPPED, UNREACHABLE, Binding
 from stcc.formats.machine import Machine
 

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
 from stcc.formats.binding import UNREACHABLE, Binding
 from stcc.formats.binding_checks import FAMILIES
 from stcc.formats.coding import Array, delta, first_uses, narrow, offsets, relative, relative_parts, spread, to_int32, undelta

@@ -20,6 +20,7 @@ Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 
 INT32_LIMIT = 1 << 31
+NO_STEP = np.zeros(1, np.intp)
 BLOCK_CELLS = 1 << 15  # 128 KB of int32: stays in the second-level cache
 
 
@@ -41,9 +42,9 @@ def zigzag(values: Array) -> Int64:
     return (wide << 1) ^ (wide >> 63)
 
 
-def unzigzag(codes: Array) -> Int64:
-    """Inverse of ``zigzag``."""
-    wide = codes.astype(np.int64)
+def unzigzag(codes: Array) -> Array:
+    """Inverse of ``zigzag``; int32 for codes of up to 16 bits, else int64."""
+    wide: Array = codes.astype(np.int32 if codes.dtype.itemsize <= 2 else np.int64)  # room for twice what the type can say
     sign = wide & 1
     wide >>= 1
     wide ^= np.negative(sign, out=sign)  # in place: hostile files are bounded by how many copies are alive
@@ -56,7 +57,8 @@ def to_int32(values: Array) -> Int32:
     Raises:
         ValueError: one does not fit.
     """
-    if values.size and values.dtype != np.int32 and not (int(values.min()) >= -INT32_LIMIT and int(values.max()) < INT32_LIMIT):
+    safe = values.dtype.itemsize <= 2 or values.dtype == np.int32
+    if not safe and values.size and not (int(values.min()) >= -INT32_LIMIT and int(values.max()) < INT32_LIMIT):
         raise ValueError("a number does not fit 32 bits")
     return values.astype(np.int32)
 
@@ -72,19 +74,21 @@ def undelta(codes: Array) -> Int32:
     Raises:
         ValueError: a number does not fit int32.
     """
-    wide = unzigzag(codes)
+    wide = unzigzag(codes).astype(np.int64, copy=False)
     return to_int32(np.cumsum(wide, out=wide))
 
 
 def offsets(lengths: Array) -> Int32:
-    """int32 ``[n + 1]``: 0, then the sums of ``lengths``.
+    """int32 ``[n + 1]``: 0, then the sums of ``lengths``, none of which is negative.
 
     Raises:
         ValueError: the total does not fit int32.
     """
-    sums = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(lengths, dtype=np.int64, out=sums[1:])
-    return to_int32(sums)
+    if int(lengths.sum(dtype=np.int64)) >= INT32_LIMIT:  # before any sum is written, so that no wide copy is needed
+        raise ValueError("counts add up to more than 31 bits")
+    sums = np.zeros(len(lengths) + 1, np.int32)
+    np.cumsum(lengths, dtype=np.int32, out=sums[1:])
+    return sums
 
 
 def first_uses(keys: Iterable[Hashable]) -> tuple[Int64, Int64]:
@@ -114,9 +118,11 @@ def spread(starts: Array, lengths: Array) -> tuple[npt.NDArray[np.intp], Int32]:
         ValueError: the total does not fit int32.
     """
     bounds = offsets(lengths)
-    positions = np.repeat(starts.astype(np.intp) - bounds[:-1], lengths)
-    positions += np.arange(len(positions), dtype=np.intp)
-    return positions, bounds
+    spans = np.flatnonzero(lengths)
+    first = starts[spans].astype(np.intp)
+    steps = np.ones(int(bounds[-1]), np.intp)
+    steps[bounds[spans]] = np.diff(first, prepend=0) - np.concatenate((NO_STEP, lengths[spans][:-1].astype(np.intp) - 1))
+    return np.cumsum(steps, out=steps), bounds  # within a span one further; at its start, from the end of the one before
 
 
 # Targets. A number below ``states`` names a state and is stored relative to the state it is listed at, so that chains of states have equal
@@ -138,12 +144,14 @@ def relative_parts(codes: Array, states: int) -> tuple[Int32, Int32]:
     Raises:
         ValueError: a code is so large that the sum may not fit int32.
     """
-    wide = codes.astype(np.int64)
-    follows = wide & 1
-    base = np.where(follows == 1, unzigzag(wide >> 1), np.where(wide == 0, -1, (wide >> 1) - 1 + states))
-    if base.size and not (int(base.min()) >= -(INT32_LIMIT >> 1) and int(base.max()) < INT32_LIMIT >> 1):
+    follows = codes & 1
+    base = unzigzag(codes >> 1)
+    others = np.flatnonzero(follows.ravel() == 0)
+    flat = codes.ravel()[others].astype(base.dtype)
+    base.reshape(-1)[others] = np.where(flat == 0, -1, (flat >> 1) + (states - 1))
+    if base.dtype != np.int32 and base.size and not (int(base.min()) >= -(INT32_LIMIT >> 1) and int(base.max()) < INT32_LIMIT >> 1):
         raise ValueError("a target is out of range")
-    return base.astype(np.int32), follows.astype(np.int32)
+    return base.astype(np.int32, copy=False), follows.astype(np.int32)
 
 
 def relative_rows(base: Int32, follows: Int32, pattern: Array) -> Int32:

@@ -29,6 +29,7 @@ from typing import Any
 import msgpack
 import numpy as np
 import numpy.typing as npt
+
 from stcc.formats.errors import (
     ChecksumError,
     CodecError,

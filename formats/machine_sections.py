@@ -12,6 +12,7 @@ Cost: decoding is two gathers of ``states x classes`` numbers.
 from __future__ import annotations
 
 import numpy as np
+
 from stcc.formats.coding import Array, delta, first_uses, narrow, offsets, relative, relative_parts, relative_rows, undelta
 from stcc.formats.container import SectionData
 from stcc.formats.errors import ContentError

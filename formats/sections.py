@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+
 from stcc.formats.coding import Array
 from stcc.formats.container import Container, memory_limit
 from stcc.formats.errors import ContentError, FormatError, LimitError

@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
 from stcc.formats.container import Buffer, Container, SectionData, open_mapped, pack, write_atomic
 from stcc.formats.errors import ContentError, HeaderError, MagicError, ShapeError
 from stcc.formats.fingerprint import is_fingerprint, vocabulary_fingerprint

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from stcc.formats.binding import EXPOSED, MOVE, POPPED, UNREACHABLE, Binding
 from stcc.formats.machine import Machine
 

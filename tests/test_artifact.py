@@ -12,6 +12,7 @@ from format_cases import random_binding, random_machine
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from specification_reader import read_binding, read_machine, read_notes
+
 from stcc.formats import Artifact, FormatError, Metadata, Vocabulary, VocabularyMismatch, binding_sections, machine_sections
 from stcc.formats.binding import EXPOSED, MOVE, POPPED, UNREACHABLE, Binding
 from stcc.formats.binding_checks import verify_binding

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from stcc.formats import FormatError, coding, container
 from stcc.formats.container import Container, SectionData, open_mapped, open_read, pack, write_atomic
 from stcc.formats.errors import CodecError, HeaderError, LimitError, SectionError, ShapeError, TruncatedError

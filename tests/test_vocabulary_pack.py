@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from stcc.formats import FormatError, Vocabulary, VocabularyMismatch
 from stcc.formats.container import Container, SectionData, pack
 from stcc.formats.errors import ContentError, HeaderError, MagicError, SectionError, ShapeError

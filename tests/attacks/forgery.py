@@ -12,6 +12,7 @@ from typing import Any
 import msgpack
 import numpy as np
 import pytest
+
 from stcc.formats import Artifact, FormatError, Vocabulary
 from stcc.formats.container import Container, memory_limit
 from stcc.formats.machine import Machine

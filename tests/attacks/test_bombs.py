@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from forgery import META, forge_sections, laid_out, padded, refused, sections_of, small_artifact
+
 from stcc.formats import Artifact
 from stcc.formats.container import Container, memory_limit
 from stcc.formats.errors import CodecError, ContentError, LimitError
@@ -98,7 +99,8 @@ def test_a_long_pattern_at_many_states(pattern: str, counts: str, flat: str) -> 
     {"run_action": np.array([1, 2], np.uint8)}, {"row_pattern": np.array([1] * 9, np.uint8)}, {"row_pattern": np.array([0] * 8, np.uint8)},
     {"row_pattern": np.array([0] * 10, np.uint8)}, {"pattern_values": np.array([(1 << 32) - 1], np.uint32)},
     {"pattern_values": np.array([(1 << 32) - 2], np.uint32)}, {"pattern_values": np.array([1, 1], np.uint8)},
-    {"pattern_actions": np.array([(1 << 32) - 1], np.uint32)}, {"pattern_actions": np.array([1, 1], np.uint8)}, {"record_kind": np.array([2], np.uint8)},
+    {"pattern_actions": np.array([(1 << 32) - 1], np.uint32)}, {"pattern_actions": np.array([1, 1], np.uint8)},
+    {"record_kind": np.array([2], np.uint8)},
     {"record_head": np.array([0], np.uint8)}, {"record_push_counts": np.array([1 << 31, 1 << 31], np.uint32)},
     {"suffix_counts": np.array([5], np.uint8)}, {"plan_counts": np.array([1], np.uint8)}, {"cover": np.array([0] * 8, np.uint8)},
     {"need_finish": np.array([(1 << 32) - 1] * 9, np.uint32)}, {"need_finish": np.array([2] * 8, np.uint8)},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from forgery import MAGIC, forge, read_all, refused, small_artifact, small_pack
+
 from stcc.formats import Artifact, FormatError, Vocabulary
 from stcc.formats.container import Container
 from stcc.formats.errors import ChecksumError, LayoutError, LimitError, MagicError, TruncatedError, VersionError

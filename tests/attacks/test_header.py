@@ -7,6 +7,7 @@ import pytest
 from forgery import META, forge, forge_sections, refused
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from stcc.formats import Artifact, FormatError
 from stcc.formats.container import MAX_HEADER
 from stcc.formats.errors import HeaderError, LimitError

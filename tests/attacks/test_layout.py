@@ -9,6 +9,7 @@ import pytest
 from forgery import Entry, forge_sections, laid_out, padded, refused, sections_of, small_artifact
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from stcc.formats import Artifact, FormatError
 from stcc.formats.container import Container
 from stcc.formats.errors import ChecksumError, CodecError, HeaderError, LayoutError, LimitError, SectionError, ShapeError, TruncatedError
