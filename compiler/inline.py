@@ -18,7 +18,7 @@ from stcc.compiler.ir import Block, CallEdge, Grammar, Rule
 Int32 = npt.NDArray[np.int32]
 
 # Nodes. Over 105 schemas of MaskBench (every 50th, those with rules) the limits 0, 16, 64, 128 and 256 give 585.4, 585.6, 584.8, 585.1 and
-# 586.3 KB of compressed machines and 960, 965, 879, 872 and 840 call sites: size hardly cares, and each site saved is work saved in binding.
+# 586.3 KB of compressed machines and 960, 965, 879, 872 and 840 call sites: size hardly cares, and a site saved is work saved in binding.
 SMALL_RULE = 64
 
 
