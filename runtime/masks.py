@@ -36,6 +36,8 @@ SMALL_TOKENS = 1 << 15
 ROW_BYTES = 64 << 20
 FEW_ACTIONS = 16
 """Actions up to which slices are cheaper than one gather."""
+FEW_TOKENS = 16
+"""Tokens up to which setting bits one by one beats NumPy; most states inside forced text admit fewer."""
 MOST_VALUES = 1 << 18
 MOST_KEYS = 1 << 18
 DEAD, STOP = -1, -2
@@ -102,12 +104,19 @@ class ActionTokens:
 
     def _scatter_few(self, row: Row, actions: list[int]) -> None:
         starts, words, bits = self._starts_list, self._words, self._bits
-        spans = [slice(starts[action], starts[action + 1]) for action in actions]
-        if len(spans) <= 3:  # as many scatters cost less than joining their spans
-            for span in spans:
-                np.add.at(row, words[span], bits[span])
+        spans = [(starts[action], starts[action + 1]) for action in actions]
+        total = sum([high - low for low, high in spans])
+        if total <= FEW_TOKENS:
+            word_at, bit_at, cells = words.item, bits.item, memoryview(row)
+            for low, high in spans:
+                for place in range(low, high):
+                    cells[word_at(place)] += bit_at(place)
+        elif len(spans) <= 3:  # as many scatters cost less than joining their spans
+            for low, high in spans:
+                np.add.at(row, words[low:high], bits[low:high])
         else:
-            np.add.at(row, np.concatenate([words[span] for span in spans]), np.concatenate([bits[span] for span in spans]))
+            np.add.at(row, np.concatenate([words[low:high] for low, high in spans]), np.concatenate([bits[low:high] for low, high in
+            spans]))
 
 
 def _threshold(sizes: npt.NDArray[np.intp]) -> int:
