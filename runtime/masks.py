@@ -107,7 +107,7 @@ class ActionTokens:
         spans = [(starts[action], starts[action + 1]) for action in actions]
         total = sum([high - low for low, high in spans])
         if total <= FEW_TOKENS:
-            word_at, bit_at, cells = words.item, bits.item, memoryview(row)
+            word_at, bit_at, cells = words.item, bits.item, row.data
             for low, high in spans:
                 for place in range(low, high):
                     cells[word_at(place)] += bit_at(place)
