@@ -93,8 +93,8 @@ def open_vocabularies(folder: Path, names: list[str], target: Path, repeats: int
 
 def table(result: dict[str, Any]) -> str:
     """The result as Markdown."""
-    heads = ("sample", "states", "classes", "sites", "portable bytes", "compile ms", "vocabulary", "actions", "bound bytes", "bind ms", "load ms",
-             "first mask ms")
+    heads = ("sample", "states", "classes", "sites", "portable bytes", "compile ms", "vocabulary", "actions", "bound bytes", "bind ms",
+             "load ms", "first mask ms")
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for name, one in result["samples"].items():
         head = f"| {name} | {one['states']} | {one['classes']} | {one['sites']} | {one['bytes']} | {one['compile_ms']:.3g} "
