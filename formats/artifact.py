@@ -249,7 +249,7 @@ class Artifact:
 
 def _notes_section(known: Metadata) -> SectionData:
     notes = {"unenforced": [dict(note) for note in known.unenforced], "warnings": [dict(note) for note in known.warnings]}
-    text = json.dumps(notes, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()
+    text = json.dumps(notes, sort_keys=True, separators=(",", ":")).encode()  # escapes keep lone surrogates
     if len(text) > MAX_NOTES:
         raise LimitError("<new>", f"section {NOTES}", f"{len(text):,} bytes of warnings are more than {MAX_NOTES:,}")
     return SectionData(NOTES, np.frombuffer(text, np.uint8))

@@ -121,12 +121,12 @@ class StoredBinding(Binding):
         reader = self._reader
         with reader.checked():
             arrays = _READ[family](reader, self._machine.states)
-        self.__dict__.update(arrays)
-        broken = FAMILIES[family](self, self._machine)
+        checked: StoredBinding = object.__new__(StoredBinding)  # so that no other thread sees arrays before they are verified
+        checked.__dict__.update(self.__dict__, **arrays)
+        broken = FAMILIES[family](checked, self._machine)
         if broken:
-            for key in arrays:
-                del self.__dict__[key]
             raise ContentError(reader.file, reader.prefix.rstrip("."), f"it does not hold that {broken[0]}")
+        self.__dict__.update(checked.__dict__)
         return arrays[name]
 
 

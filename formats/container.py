@@ -139,7 +139,10 @@ def pack(content: str, meta: Mapping[str, Any], sections: Sequence[SectionData])
                         zlib.crc32(stored)])
         bodies.append(stored)
         offset += _aligned(len(stored))
-    header: bytes = msgpack.packb({"content": content, "meta": dict(meta), "sections": entries})
+    try:
+        header: bytes = msgpack.packb({"content": content, "meta": dict(meta), "sections": entries})
+    except (ValueError, TypeError, OverflowError) as error:
+        raise HeaderError("<new>", "header", f"it cannot be written: {error}", "give plain data and valid text") from error
     if len(header) > MAX_HEADER:
         raise HeaderError("<new>", "header", f"{len(header):,} bytes are more than {MAX_HEADER:,}", "bind fewer vocabularies into one file")
     checksum = zlib.crc32(header, zlib.crc32(struct.pack("<II", VERSION, len(header))))
@@ -186,7 +189,7 @@ class Container:
         Raises:
             FormatError: a promise P1 to P9 is broken.
         """
-        view = memoryview(data)
+        view = memoryview(data).cast("B")
         header, start = _read_header(view, file)
         sections = {}
         for number, entry in enumerate(header["sections"]):

@@ -21,7 +21,7 @@ from stcc.formats.errors import ContentError, HeaderError, LimitError, MagicErro
 from stcc.formats.machine import Machine, verify_machine
 
 seeds = st.integers(0, 1 << 40)
-NOTE = {"pointer": "#/a", "keyword": "format", "message": "ünknown format"}
+NOTE = {"pointer": "#/a\ud800", "keyword": "format", "message": "ünknown format"}
 FIELDS = [field.name for field in dataclasses.fields(Binding)]
 
 

@@ -134,6 +134,9 @@ def test_asking_for_the_wrong_thing() -> None:
 def test_what_cannot_be_written() -> None:
     with pytest.raises(HeaderError):
         pack("stc", {"long": "x" * container.MAX_HEADER}, [])
+    for meta in ({"a": {1, 2}}, {"a": "\ud800"}, {"a": 1 << 64}):
+        with pytest.raises(HeaderError, match="cannot be written"):
+            pack("stc", meta, [])
     with pytest.raises(HeaderError, match="twice"):
         pack("stc", {}, [SectionData("a", np.zeros(1, np.uint8))] * 2)
     with pytest.raises(LimitError):
