@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from hypothesis import strategies as st
+
 from stcc.compiler.ir import Grammar, RuleBuilder
 from stcc.compiler.machine import link
 from stcc.compiler.options import Deadline, Options

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from binding_cases import GRAMMARS, inner_states, linked, nasty_vocabulary, random_machines, random_vocabularies
 from hypothesis import given, settings
+
 from stcc.compiler.binding.actions import TokenActions, token_actions
 from stcc.compiler.errors import BudgetError
 from stcc.compiler.options import Deadline

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from binding_cases import GRAMMARS, inner_states, linked, nasty_vocabulary, random_machines, random_vocabularies
 from hypothesis import given, settings
+from test_actions import Applied, reachable, token_of_action
+
 from stcc.compiler.binding.actions import token_actions
 from stcc.compiler.binding.need import token_needs
 from stcc.compiler.errors import BudgetError
@@ -19,7 +21,6 @@ from stcc.compiler.stepping import TERMINATED, Configuration, initial, may_end, 
 from stcc.formats.binding import MOVE, POPPED, UNREACHABLE
 from stcc.formats.machine import Machine
 from stcc.formats.vocabulary import Vocabulary
-from test_actions import Applied, reachable, token_of_action
 
 Row = dict["int | None", int]
 

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+
 from stcc.compiler.binding.values import DEAD, MAX_ENTRIES, Algebra
 from stcc.compiler.options import Deadline
 from stcc.formats.machine import Machine
@@ -29,6 +30,9 @@ from stcc.formats.vocabulary import Vocabulary
 
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
+
+
+_LONG_PARTS = 100  # entries a function above which transposing function by function beats sorting
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,9 +112,16 @@ def _rows(algebra: Algebra, owned: list[int]) -> tuple[Int32, Int32, Int32]:
     actions = np.repeat(np.arange(len(parts), dtype=np.int32), [len(part) for part in parts])
     states = entries[:, 0]
     offsets = np.concatenate((np.zeros(1, np.int32), np.cumsum(np.bincount(states, minlength=algebra.machine.states), dtype=np.int32)))
-    small = algebra.machine.states <= 1 << 16  # 16-bit keys are sorted by radix, in linear time
-    order = np.argsort(states.astype(np.uint16) if small else states, kind="stable")
-    return offsets, actions[order], entries[order, 1]
+    if len(entries) < _LONG_PARTS * len(parts):
+        order = np.argsort(states, kind="stable")
+        return offsets, actions[order], entries[order, 1]
+    row_actions, row_values, free = np.empty_like(actions), np.empty_like(actions), offsets[:-1].copy()
+    for action, part in enumerate(parts):  # long parts: each goes to the next free places of its states, linear in all
+        places = free[part[:, 0]]
+        row_actions[places] = action
+        row_values[places] = part[:, 1]
+        free[part[:, 0]] = places + 1
+    return offsets, row_actions, row_values
 
 
 def _with_records(algebra: Algebra, actions: int, run_starts: Int32, run_action: Int32, row_offsets: Int32, row_actions: Int32,

@@ -33,6 +33,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+
 from stcc.compiler.binding.actions import TokenActions
 from stcc.compiler.errors import BudgetError
 from stcc.compiler.options import Deadline
@@ -43,6 +44,7 @@ Int32 = npt.NDArray[np.int32]
 Bool = npt.NDArray[np.bool_]
 MAX_CELLS = 1 << 26  # value x kind cells of the fixpoint: 256 MiB
 _DOMINANCE_WORK = 1 << 26  # comparisons spent on leaving out kinds
+_PRODUCT_CELLS = 1 << 19  # sums of a product formed at once: 2 MiB
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,8 +138,11 @@ class _System:
 
     def _edges(self, machine: Machine, actions: TokenActions) -> None:
         """Distinct (state, value) edges, grouped by value."""
-        source = np.repeat(np.arange(machine.states, dtype=np.int64), np.diff(actions.row_offsets))
-        edge = np.sort(actions.row_values.astype(np.int64) * machine.states + source)
+        source = np.repeat(np.arange(machine.states, dtype=np.int32), np.diff(actions.row_offsets))
+        values = actions.row_values
+        turns = np.ones(len(values), np.bool_)  # most neighbours in a row have one value: drop those before sorting
+        turns[1:] = (values[1:] != values[:-1]) | (source[1:] != source[:-1])
+        edge = np.sort(values[turns].astype(np.int64) * machine.states + source[turns])
         edge = edge[np.concatenate((np.ones(min(1, len(edge)), np.bool_), edge[1:] != edge[:-1]))]
         value, self._source = np.divmod(edge, machine.states)
         self._offsets = np.searchsorted(value, np.arange(self.dead + 2))
@@ -196,9 +201,17 @@ def _around(leave: Int32, landed: Int32) -> Int32:
     """(min, +) product: leave by some kind, then go on from where it landed. ``[n, kinds] x [kinds, kinds + 1] -> [n, kinds + 1]``."""
     result = np.full((len(leave), landed.shape[1]), UNREACHABLE, np.int32)
     useful = np.flatnonzero((leave < UNREACHABLE).any(axis=0) & (landed < UNREACHABLE).any(axis=1))
+    if len(useful) and len(useful) * result.size <= _PRODUCT_CELLS:
+        return np.minimum(result, (leave[:, useful, None] + landed[useful]).min(axis=1), out=result)
     for kind in useful.tolist():
         np.minimum(result, leave[:, kind, None] + landed[kind], out=result)
     return result
+
+
+def _first_equal(rows: Int32) -> Int32:
+    """The first row that equals each row; by hashing, since rows are wide."""
+    seen: dict[bytes, int] = {}
+    return np.array([seen.setdefault(row.tobytes(), number) for number, row in enumerate(rows)], np.int32)
 
 
 def _undominated(leave: Int32, costs: Int32, landing: Int32) -> npt.NDArray[np.intp]:
@@ -212,9 +225,10 @@ def _undominated(leave: Int32, costs: Int32, landing: Int32) -> npt.NDArray[np.i
     kept = np.flatnonzero((leave < UNREACHABLE).any(axis=0) & (costs[landing] < UNREACHABLE).any(axis=(1, 2)))
     if not len(kept):
         return kept
-    row = np.unique(costs, axis=0, return_inverse=True)[1].reshape(-1)
-    profile = np.concatenate((leave[:, kept].T, row[landing[kept]].astype(np.int32)), axis=1)
-    kept = kept[np.sort(np.unique(profile, axis=0, return_index=True)[1])]
+    reached, place = np.unique(landing[kept], return_inverse=True)
+    row = _first_equal(costs[reached])
+    profile = np.concatenate((leave[:, kept].T, row[place.reshape(len(kept), -1)]), axis=1)
+    kept = kept[np.unique(_first_equal(profile))]
     width = len(leave) + landing.shape[1] * costs.shape[1]
     if len(kept) * len(kept) * width > _DOMINANCE_WORK:
         return kept

@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
 from stcc.compiler.errors import BudgetError
 from stcc.compiler.options import Deadline
 from stcc.formats.binding import EXPOSED, MOVE, POPPED
@@ -67,14 +68,21 @@ class Functions:
 
 
 class Records:
-    """Interned records, as parallel lists; see ``stcc.formats.binding`` for the kinds."""
+    """Interned records, as parallel lists; see ``stcc.formats.binding`` for the kinds.
+
+    ``stacks`` are the distinct pushes, the empty one first.
+    """
 
     def __init__(self) -> None:
         self.kind: list[int] = []
         self.head: list[int] = []
         self.function: list[int] = []
         self.pushes: list[tuple[int, ...]] = []
+        self.stacks: list[tuple[int, ...]] = [()]
         self._ids: dict[tuple[Any, ...], int] = {}
+        self._stack_ids: dict[tuple[int, ...], int] = {(): 0}
+        self._columns: Int32 = np.zeros((2, 64), np.int32)
+        self._filled = 0
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -90,6 +98,19 @@ class Records:
             self.function.append(function)
             self.pushes.append(pushes)
         return found
+
+    def columns(self) -> tuple[Int32, Int32]:
+        """int32 ``[records]`` each: head, and index of the pushes among ``stacks`` (0 unless a MOVE). At least one place long."""
+        for record in range(self._filled, len(self.kind)):
+            if record == self._columns.shape[1]:
+                self._columns = np.concatenate((self._columns, np.zeros_like(self._columns)), axis=1)
+            pushes = self.pushes[record]
+            if pushes not in self._stack_ids:
+                self._stack_ids[pushes] = len(self.stacks)
+                self.stacks.append(pushes)
+            self._columns[:, record] = self.head[record], self._stack_ids[pushes]
+        self._filled = len(self.kind)
+        return self._columns[0], self._columns[1]
 
 
 class Algebra:
@@ -109,6 +130,8 @@ class Algebra:
         self.following[DEAD] = DEAD
         self._states, self._classes = machine.states, machine.classes
         self._ends = end_states(machine)
+        self._lazy = (machine.exits >= 0) & ~self._ends
+        self._waits: dict[int, bool] = {}
         self._returns: list[list[int]] = machine.returns.tolist()
         self._steps = self._plain_steps()
         self.identity = self._identity(np.flatnonzero(~self._ends))
@@ -145,7 +168,7 @@ class Algebra:
         cells = np.concatenate((landed, np.array(entered, np.int32), np.array([DEAD_VALUE], np.int32)))  # cell -1 is the last
         steps = self._steps
         steps[: self._states] = cells[machine.table]
-        lazy = np.flatnonzero((machine.exits >= 0) & ~ends) if machine.sites else np.zeros(0, np.intp)
+        lazy = np.flatnonzero(self._lazy) if machine.sites else np.zeros(0, np.intp)
         steps[lazy] = np.where(machine.table[lazy] < 0, UNKNOWN, steps[lazy])
         return steps
 
@@ -174,19 +197,20 @@ class Algebra:
         yield from (part for part in np.split(pairs, cuts) if len(part))
 
     def _entries(self, pairs: Int64) -> tuple[Int32, Int64, Int64]:
-        """Rows of the pairs' functions one after the other, each row's class, each pair's first row."""
+        """Rows of the pairs' functions one after the other, each row's class, where each pair's rows end."""
         functions, classes = np.divmod(pairs, self._classes)
         parts = [self.functions.rows[function] for function in functions.tolist()]
         sizes = np.fromiter(map(len, parts), np.int64, len(parts))
-        return np.concatenate(parts), np.repeat(classes, sizes), np.cumsum(sizes) - sizes
+        return np.concatenate(parts), np.repeat(classes, sizes), np.cumsum(sizes)
 
     def _compose(self, pairs: Int64) -> None:
         """Intern the functions that follow ``pairs``, all of whose value steps are known."""
-        rows, classes, starts = self._entries(pairs)
+        rows, classes, ends = self._entries(pairs)
         stepped = self._steps[rows[:, 1], classes]
-        alive = stepped >= 0
-        kept = np.stack((rows[alive, 0], stepped[alive]), axis=1)
-        ends = (np.cumsum(np.add.reduceat(alive, starts, dtype=np.int64)) * 8).tolist()
+        alive = np.flatnonzero(stepped >= 0)
+        kept = rows[alive]
+        kept[:, 1] = stepped[alive]
+        ends = (np.searchsorted(alive, ends) * 8).tolist()
         keys, low = kept.tobytes(), 0
         found = []
         for high in ends:
@@ -199,15 +223,41 @@ class Algebra:
     def _fill_steps(self, pairs: Int64) -> Int64:
         """Compute the value steps that ``pairs`` use, as far as possible; the pairs of earlier functions that the rest waits for."""
         needed: set[int] = set()
-        for chunk in self._chunks(pairs):
+        functions = pairs // self._classes
+        for chunk in self._chunks(pairs[np.fromiter(map(self._may_wait, functions.tolist()), np.bool_, len(pairs))]):
             rows, classes, _ = self._entries(chunk)
             unknown = self._steps[rows[:, 1], classes] == UNKNOWN
-            for step in np.unique(rows[unknown, 1].astype(np.int64) * self._classes + classes[unknown]).tolist():
+            steps = np.unique(rows[unknown, 1].astype(np.int64) * self._classes + classes[unknown])
+            for step in self._fill_inner_moves(steps).tolist():
                 value, class_ = divmod(step, self._classes)
                 pair = self._fill_step(value, class_)
                 if pair >= 0:
                     needed.add(pair)
         return np.array(sorted(needed), np.int64)
+
+    def _may_wait(self, function: int) -> bool:
+        """Whether the function has a value whose steps are computed on demand."""
+        known = self._waits.get(function)
+        if known is None:
+            values = self.functions.rows[function][:, 1]
+            known = bool((values >= self._states).any() or self._lazy[values].any())
+            self._waits[function] = known
+        return known
+
+    def _fill_inner_moves(self, steps: Int64) -> Int64:
+        """Compute the steps (value x class) of MOVE records along plain transitions, by array operations; the steps that are left."""
+        values, classes = np.divmod(steps, self._classes)
+        heads, stacks = self.records.columns()
+        records = np.maximum(values - self._states, 0)
+        inner = (values >= self._states) & (stacks[records] > 0)
+        cells = np.where(inner, self.machine.table[heads[records], classes], 0)
+        inner &= (cells >= 0) & (cells < self._states)
+        inner &= ~self._ends[np.where(inner, cells, 0)]
+        keys, place = np.unique(stacks[records[inner]].astype(np.int64) * self._states + cells[inner], return_inverse=True)
+        found = [self._record(MOVE, key % self._states, pushes=self.records.stacks[key // self._states]) for key in keys.tolist()]
+        self._steps[values[inner], classes[inner]] = np.array(found, np.int32)[place]
+        left: Int64 = steps[~inner]
+        return left
 
     def _fill_step(self, value: int, class_: int) -> int:
         """Compute one value step; the pair it waits for, or -1 when done."""
