@@ -133,7 +133,7 @@ class _Run:
         options, deadline, stage = self.options, self.deadline, self.trace.stage
         try:
             grammar = stage("grammar", build)
-            trimmed = stage("trimmed", lambda: trim(grammar))
+            trimmed = stage("trimmed", lambda: trim(grammar, deadline))
             inlined = stage("inlined", lambda: inline(trimmed, options.max_states))
             machine = stage("machine", lambda: link(inlined, options, deadline))
         except CompileError as error:

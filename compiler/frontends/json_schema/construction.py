@@ -15,7 +15,7 @@ from collections.abc import Callable
 from stcc.compiler.errors import BudgetError, CompileError
 from stcc.compiler.frontends.json_schema import atoms
 from stcc.compiler.frontends.json_schema.counted import counted_string
-from stcc.compiler.frontends.json_schema.expansion import Expander
+from stcc.compiler.frontends.json_schema.expansion import Expander, merged_order
 from stcc.compiler.frontends.json_schema.formula import FALSE, TRUE
 from stcc.compiler.frontends.json_schema.scalars import ScalarLanguages
 from stcc.compiler.ir import Grammar, Rule, RuleBuilder
@@ -153,8 +153,8 @@ class Construction:
             mentioned = self._mentioned[conditions] = dict.fromkeys(key for atom in used for key in _names_of(self.formulas.payload(atom)))
         if not mentioned:
             return ()
-        appearing = dict.fromkeys(key for schema in self._schemas(values) for key in self.expander.key_order(schema) if key in mentioned)
-        return tuple({**appearing, **mentioned})
+        appearing = merged_order([key for key in self.expander.key_order(schema) if key in mentioned] for schema in self._schemas(values))
+        return tuple({**dict.fromkeys(appearing), **mentioned})
 
     def _name(self, conditions: list[int], fallback: str) -> str:
         schemas = self._schemas(conditions)

@@ -8,7 +8,7 @@ unknown one is an annotation and is reported once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -383,36 +383,66 @@ class Expander:
     # ---- order
 
     def key_order(self, number: int) -> tuple[str, ...]:
-        """Property names in order of appearance over a schema and its in-place applicators (each reference followed once)."""
+        """Property names in order of appearance over a schema and its in-place applicators (each reference followed once).
+
+        The orders of alternatives are merged so that each keeps its own: a, b, d and a, c, d give a, b, c, d.
+        """
         known = self._orders.get(number)
         if known is None:
             self._orders[number] = ()  # a loop of references adds nothing
-            known = self._orders[number] = tuple(dict.fromkeys(self._walk_keys(self.document.schemas[number])))
+            schema = self.document.schemas[number]
+            sequences, late = ([], []) if isinstance(schema.contents, bool) else self._walk_keys(schema)
+            known = self._orders[number] = tuple(dict.fromkeys([*merged_order(sequences), *late]))
         return known
 
-    def _walk_keys(self, schema: Schema) -> list[str]:
+    def _walk_keys(self, schema: Schema) -> tuple[list[Sequence[str]], list[str]]:
+        """Sequences whose order counts, and names that come after all of those unless one of them has them."""
         contents = schema.contents
-        if isinstance(contents, bool):
-            return []
-        names: list[str] = []
+        sequences: list[Sequence[str]] = []
         late: list[str] = []
         for keyword, value in contents.items():
             if keyword == "properties" and isinstance(value, dict):
-                names.extend(value)
-            elif keyword in ("required", "const", "dependentRequired", "dependencies") and isinstance(value, (list, dict)):
-                late.extend(name for name in value if isinstance(name, str))
+                sequences.append(list(value))
             elif keyword in ("allOf", "anyOf", "oneOf") and isinstance(value, list):
-                names.extend(name for child in self._children(schema, keyword) for name in self.key_order(child))
-            elif keyword == "not":
-                late.extend(self.key_order(self.document.child(schema, value, keyword)))
+                sequences.extend(self.key_order(child) for child in self._children(schema, keyword))
             elif keyword in ("if", "then", "else"):
-                names.extend(self.key_order(self.document.child(schema, value, keyword)))
-            elif keyword == "dependentSchemas" or (keyword == "dependencies" and isinstance(value, dict)):
-                for name, child in value.items():
-                    if isinstance(child, (dict, bool)):
-                        names.extend(self.key_order(self.document.child(schema, child, keyword, name)))
-            elif keyword == "$ref":
-                names.extend(self.key_order(self.document.reference(schema, keyword)))
-            elif keyword == "enum" and isinstance(value, list):
-                late.extend(name for item in value if isinstance(item, dict) for name in item)
-        return names + late
+                sequences.append(self.key_order(self.document.child(schema, value, keyword)))
+            elif keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
+                sequences.append(self.key_order(self.document.reference(schema, keyword)))
+            elif keyword in ("dependentSchemas", "dependencies") and isinstance(value, dict):
+                sequences.extend(self.key_order(self.document.child(schema, child, keyword, name)) for name, child in value.items()
+                                 if isinstance(child, (dict, bool)))
+            late.extend(self._late_keys(schema, keyword, value))
+        return sequences, late
+
+    def _late_keys(self, schema: Schema, keyword: str, value: Any) -> list[str]:
+        if keyword in ("required", "const", "dependentRequired", "dependencies") and isinstance(value, (list, dict)):
+            return [name for name in value if isinstance(name, str)]
+        if keyword == "not":
+            return list(self.key_order(self.document.child(schema, value, keyword)))
+        if keyword == "enum" and isinstance(value, list):
+            return [name for item in value if isinstance(item, dict) for name in item]
+        return []
+
+
+def merged_order(sequences: Iterable[Sequence[str]]) -> list[str]:
+    """One order of all names: each sequence's new names go in before its next name that is already placed.
+
+    >>> merged_order([["a", "b", "d"], ["a", "c", "d"], ["e"]])
+    ['a', 'b', 'c', 'd', 'e']
+    """
+    merged: list[str] = []
+    placed: set[str] = set()
+    for sequence in sequences:
+        fresh: list[str] = []
+        for name in sequence:
+            if name not in placed:
+                fresh.append(name)
+            elif fresh:
+                position = merged.index(name)
+                merged[position:position] = fresh
+                placed.update(fresh)
+                fresh = []
+        merged += fresh
+        placed.update(fresh)
+    return list(dict.fromkeys(merged))

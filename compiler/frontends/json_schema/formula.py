@@ -162,17 +162,44 @@ class Formulas:
         if not any(formulas):
             return {}
         known = memo.get(formulas)
-        if known is not None:
-            return known
+        if known is None:
+            known = self._factored(formulas[0], decides, memo) if len(formulas) == 1 else None
+            known = memo[formulas] = known if known is not None else self._expanded(formulas, decides, memo)
+        return known
+
+    def _expanded(
+        self, formulas: tuple[int, ...], decides: Callable[[int], bool], memo: dict[tuple[int, ...], dict[tuple[int, ...], int]],
+    ) -> dict[tuple[int, ...], int]:
         deciding = min((a for f in formulas for a in self.atoms(f) if decides(a)), default=None)
         if deciding is None:
-            result = {formulas: TRUE}
-        else:
-            high = self.outcomes(tuple(self.assign(f, deciding, TRUE) for f in formulas), decides, memo)
-            low = self.outcomes(tuple(self.assign(f, deciding, FALSE) for f in formulas), decides, memo)
-            result = {residual: self.if_then_else(deciding, high.get(residual, FALSE), low.get(residual, FALSE))
-                      for residual in (*high, *(r for r in low if r not in high))}
-        memo[formulas] = result
+            return {formulas: TRUE}
+        high = self.outcomes(tuple(self.assign(f, deciding, TRUE) for f in formulas), decides, memo)
+        low = self.outcomes(tuple(self.assign(f, deciding, FALSE) for f in formulas), decides, memo)
+        if not low:
+            return {residual: self.conjunction([deciding, condition]) for residual, condition in high.items()}
+        return {residual: self.if_then_else(deciding, high.get(residual, FALSE), low.get(residual, FALSE))
+                for residual in (*high, *(r for r in low if r not in high))}
+
+    def _factored(
+        self, formula: int, decides: Callable[[int], bool], memo: dict[tuple[int, ...], dict[tuple[int, ...], int]],
+    ) -> dict[tuple[int, ...], int] | None:
+        """``outcomes`` of a conjunction by its parts: those without deciding atoms stay, those with nothing else are the condition."""
+        kind, payload = self._nodes[formula]
+        if kind != _AND:
+            return None
+        staying, conditions, mixed = [], [], []
+        for part in payload:  # type: ignore[attr-defined]
+            deciding = [decides(atom) for atom in self.atoms(part)]
+            (conditions if all(deciding) else mixed if any(deciding) else staying).append(part)
+        if not staying and not conditions:
+            return None
+        rest = self.outcomes((self.conjunction(mixed),), decides, memo) if mixed else {(TRUE,): TRUE}
+        result: dict[tuple[int, ...], int] = {}
+        for (residual,), condition in rest.items():
+            whole = self.conjunction([*conditions, condition])
+            key = (self.conjunction([*staying, residual]),)
+            if whole != FALSE and key != (FALSE,):
+                result[key] = self.disjunction([result.get(key, FALSE), whole])
         return result
 
     def show(self, formula: int) -> str:
