@@ -202,7 +202,8 @@ def _around(leave: Int32, landed: Int32) -> Int32:
     result = np.full((len(leave), landed.shape[1]), UNREACHABLE, np.int32)
     useful = np.flatnonzero((leave < UNREACHABLE).any(axis=0) & (landed < UNREACHABLE).any(axis=1))
     if len(useful) and len(useful) * result.size <= _PRODUCT_CELLS:
-        return np.minimum(result, (leave[:, useful, None] + landed[useful]).min(axis=1), out=result)
+        np.minimum(result, (leave[:, useful, None] + landed[useful]).min(axis=1), out=result)
+        return result
     for kind in useful.tolist():
         np.minimum(result, leave[:, kind, None] + landed[kind], out=result)
     return result
