@@ -14,6 +14,7 @@ off the runs of the byte order and made from the vocabulary's nearest reference 
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -150,7 +151,8 @@ class Masks:
         self._dependent: dict[int, tuple[list[int], npt.NDArray[np.intp]]] = {}
         self._contents: dict[bytes, int] = {}
         self._most_rows = max(16, ROW_BYTES // (4 * sets.words))
-        self._numbers = self._kept = 0
+        self._numbers = itertools.count()
+        self._kept = 0
         self._last_word = np.int32(-1 if sets.size % 32 == 0 else (1 << sets.size % 32) - 1)
         self._leaving = self._leaving_states()
 
@@ -229,9 +231,9 @@ class Masks:
         content = actions.tobytes() + (b"$" if may_end else b"")  # four bytes an action, so the mark is unambiguous
         key = self._contents.get(content)
         if key is None:
-            # numbers are never used twice, so a level that remembers a forgotten one finds no row and comes back here
-            key = self._contents[content] = self._numbers
-            self._numbers += 1
+            # numbers are never used twice, so a level that remembers a forgotten one finds no row and comes back here; two threads that
+            # meet here agree on one (a counter's next and setdefault are each one step under the interpreter lock)
+            key = self._contents.setdefault(content, next(self._numbers))
         if self._kept < MOST_KEYS:
             self._kept += 1
             level.keys[state] = key

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import sys
+import threading
 
 import numpy as np
 import pytest
@@ -139,3 +141,30 @@ def test_tokens_by_length_and_ranges() -> None:
     assert bits(sets.at_least(2)) == list(range(200)) and bits(sets.at_least(3)) == []
     assert expand(np.array([3, 50]), np.array([2, 3])).tolist() == [3, 4, 50, 51, 52]
     assert expand(np.array([], np.int32), np.array([], np.int32)).tolist() == []
+
+
+def test_threads_that_share_a_grammar_see_the_same_masks() -> None:
+    shared = nasty("any JSON with blanks")
+    shared.masks._most_rows = 16  # so that rows are forgotten while others are made
+    outcomes: list[list[list[int]]] = []
+
+    def decode(seed: int) -> None:
+        rng, matcher, seen = random.Random(seed), shared.matcher(), []
+        for _ in range(60):
+            seen.append(matcher.allowed_tokens().tolist())
+            choices = [token for token in seen[-1] if token not in shared.vocabulary.stop_token_ids]
+            if not choices or not matcher.accept_token(rng.choice(choices)):
+                break
+        outcomes.append(seen)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=decode, args=(number % 3,)) for number in range(9)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert len(outcomes) == 9 and len({repr(seen) for seen in outcomes}) == 3
