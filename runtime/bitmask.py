@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
+
 from stcc.runtime.errors import BitmaskError
 from stcc.runtime.token_sets import word_count
 

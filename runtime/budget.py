@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+
 from stcc.formats.binding import EXPOSED, MOVE, POPPED, UNREACHABLE
 from stcc.runtime.stack import Level
 

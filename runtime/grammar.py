@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Grammar:
-    """See the module's text. Made by ``load``, or from a machine by ``Grammar.of``.
+    """See the module's text. Made by ``load``.
 
     Attributes:
         machine: the machine.

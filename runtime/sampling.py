@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+
 from stcc.formats.binding import UNREACHABLE
 from stcc.formats.machine import end_states
 from stcc.runtime.errors import ConstraintError

@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 from binding_cases import GRAMMARS, linked, nasty_vocabulary
+
 from stcc.compiler.binding.actions import token_actions
 from stcc.compiler.binding.need import token_needs
 from stcc.compiler.stepping import Configuration, initial, may_end, run

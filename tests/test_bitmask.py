@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from stcc.runtime import BitmaskError, allocate_token_bitmask, apply_token_bitmask
 
 

@@ -10,6 +10,7 @@ from binding_cases import GRAMMARS, random_machines, random_vocabularies
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from runtime_cases import Oracle, bound, configuration_of, nasty
+
 from stcc.compiler.stepping import TERMINATED, Configuration
 from stcc.formats.binding import UNREACHABLE
 from stcc.formats.machine import Machine

@@ -8,12 +8,13 @@ import threading
 
 import numpy as np
 import pytest
-import stcc.runtime.masks as masks_module
-import stcc.runtime.token_sets as token_sets_module
 from binding_cases import GRAMMARS, random_machines, random_vocabularies
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from runtime_cases import Oracle, bound, configuration_of, nasty
+
+import stcc.runtime.masks as masks_module
+import stcc.runtime.token_sets as token_sets_module
 from stcc.formats.machine import Machine
 from stcc.formats.vocabulary import Vocabulary
 from stcc.runtime import BitmaskError, Grammar, VocabularyRequired, allocate_token_bitmask

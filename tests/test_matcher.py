@@ -12,6 +12,7 @@ from binding_cases import GRAMMARS, random_machines, random_vocabularies
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from runtime_cases import Oracle, bound, configuration_of, nasty
+
 from stcc.compiler.stepping import TERMINATED, Configuration, allowed, may_end, run, step
 from stcc.formats import Artifact, Vocabulary, VocabularyMismatch
 from stcc.formats.machine import Machine

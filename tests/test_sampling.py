@@ -9,6 +9,7 @@ import pytest
 from binding_cases import GRAMMARS, inner_states, linked, random_machines
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from stcc.compiler.stepping import Configuration, accepts, initial, may_end, step
 from stcc.formats.binding import UNREACHABLE
 from stcc.formats.machine import Machine, end_states
