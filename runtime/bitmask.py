@@ -99,7 +99,9 @@ def _apply_torch(logits: Any, bitmask: Any) -> Any:
 
     if not logits.is_floating_point():
         raise BitmaskError(f"logits are {logits.dtype}; a mask needs floating logits to set to -inf")
-    words = bitmask if isinstance(bitmask, torch.Tensor) else torch.from_numpy(np.ascontiguousarray(bitmask).view(np.int32))
+    if isinstance(bitmask, np.ndarray) and bitmask.dtype == np.uint32:
+        bitmask = bitmask.view(np.int32)
+    words = bitmask if isinstance(bitmask, torch.Tensor) else torch.from_numpy(np.ascontiguousarray(bitmask))
     if words.dtype != torch.int32:
         raise BitmaskError(f"the bitmask is {words.dtype}; int32 is expected")
     _check_shapes(tuple(logits.shape), tuple(words.shape))
