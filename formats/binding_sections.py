@@ -97,7 +97,7 @@ def _patterns(bounds: Array, *flat: Array) -> tuple[Array, Array, Array]:
     spans = list(zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True))
     ids, first = first_uses(tuple(array[low:high].tobytes() for array in flat) for low, high in spans)
     starts, counts = bounds[:-1][first].astype(np.int32), np.diff(bounds)[first].astype(np.int32)
-    return ids, spread(starts, counts)[0], counts
+    return ids, spread(starts, counts, offsets(counts)), counts
 
 
 def _cost_codes(costs: Array) -> Array:
@@ -140,13 +140,16 @@ def _read_tokens(reader: SectionReader, states: int) -> Arrays:
 def _read_rows(reader: SectionReader, states: int) -> Arrays:
     values = reader.take("pattern_values", optional=True)
     base, follows = relative_parts(values, states)
-    places, bounds = _read_patterns(reader, "row_pattern", "pattern_counts", len(values))
-    row_values = np.take(follows, places)
-    row_values *= np.repeat(np.arange(states, dtype=np.int32), np.diff(bounds))
-    row_values += np.take(base, places)
     actions = to_int32(reader.take("pattern_actions", optional=True))
     if len(actions) != len(values):
         raise ValueError("pattern actions and values differ in number")
+    starts, lengths, bounds = _read_patterns(reader, "row_pattern", "pattern_counts", len(values))
+    if len(starts) != states:
+        raise ValueError("row_pattern has one entry a state")
+    places = spread(starts, lengths, bounds)
+    row_values = np.take(follows, places)
+    row_values *= np.repeat(np.arange(states, dtype=np.int32), lengths)
+    row_values += np.take(base, places)
     return {
         "row_offsets": bounds,
         "row_actions": np.take(actions, places),
@@ -164,7 +167,8 @@ def _read_rows(reader: SectionReader, states: int) -> Arrays:
 
 def _read_plans(reader: SectionReader, states: int) -> Arrays:
     tokens = to_int32(reader.take("plan_tokens", optional=True))
-    places, bounds = _read_patterns(reader, "plan_pattern", "plan_counts", len(tokens))
+    starts, lengths, bounds = _read_patterns(reader, "plan_pattern", "plan_counts", len(tokens))
+    places = spread(starts, lengths, bounds)
     return {"plan_offsets": bounds, "plan_tokens": np.take(tokens, places), "cover": reader.take("cover", dtype="u8")}
 
 
@@ -177,17 +181,17 @@ def _read_need(reader: SectionReader, states: int) -> Arrays:
             "need_leave": np.ascontiguousarray(leave.reshape(len(kinds), states).T)}
 
 
-def _read_patterns(reader: SectionReader, pattern_name: str, counts_name: str, available: int) -> tuple[Array, Array]:
-    """Places of all states' entries in the patterns' flat arrays, and the offsets of the states in them."""
+def _read_patterns(reader: SectionReader, pattern_name: str, counts_name: str, available: int) -> tuple[Array, Array, Array]:
+    """Where each state's span starts in the patterns' ``available`` entries, how long it is, and the offsets of the spans, all int32."""
     pattern, counts = reader.take(pattern_name), reader.take(counts_name)
     starts = offsets(counts)
     if int(starts[-1]) != available:
         raise ValueError(f"{counts_name} do not add up to the patterns' entries")
     if pattern.size and int(pattern.max()) >= len(counts):
         raise ValueError(f"{pattern_name} names a pattern that is not there")
-    lengths = counts[pattern]
+    lengths = np.diff(starts)[pattern]
     reader.reserve(int(lengths.sum(dtype=np.int64)) * WORKING_SIZE, pattern_name)
-    return spread(starts[:-1][pattern], to_int32(lengths))
+    return starts[:-1][pattern], lengths, offsets(lengths)
 
 
 def _read_costs(codes: Array) -> Array:

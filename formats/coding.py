@@ -108,21 +108,22 @@ def first_uses(keys: Iterable[Hashable]) -> tuple[Int64, Int64]:
     return np.array(ids, np.int64), np.array(first, np.int64)
 
 
-def spread(starts: Array, lengths: Array) -> tuple[npt.NDArray[np.intp], Int32]:
+def spread(starts: Array, lengths: Array, bounds: Int32) -> npt.NDArray[np.intp]:
     """Where each element of the spans ``starts[i] .. starts[i] + lengths[i]``, one after the other, comes from.
 
-    Returns:
-        intp ``[total]`` positions, and int32 ``[spans + 1]`` offsets of the spans in them.
+    Args:
+        starts: ``[spans]``.
+        lengths: ``[spans]``.
+        bounds: ``offsets(lengths)``.
 
-    Raises:
-        ValueError: the total does not fit int32.
+    Returns:
+        intp ``[total]`` positions.
     """
-    bounds = offsets(lengths)
     spans = np.flatnonzero(lengths)
     first = starts[spans].astype(np.intp)
     steps = np.ones(int(bounds[-1]), np.intp)
     steps[bounds[spans]] = np.diff(first, prepend=0) - np.concatenate((NO_STEP, lengths[spans][:-1].astype(np.intp) - 1))
-    return np.cumsum(steps, out=steps), bounds  # within a span one further; at its start, from the end of the one before
+    return np.cumsum(steps, out=steps)  # within a span one further; at its start, from the end of the one before
 
 
 # Targets. A number below ``states`` names a state and is stored relative to the state it is listed at, so that chains of states have equal
@@ -144,11 +145,11 @@ def relative_parts(codes: Array, states: int) -> tuple[Int32, Int32]:
     Raises:
         ValueError: a code is so large that the sum may not fit int32.
     """
-    follows = codes & 1
+    follows, dead = codes & 1, codes == 0
     base = unzigzag(codes >> 1)
-    others = np.flatnonzero(follows.ravel() == 0)
-    flat = codes.ravel()[others].astype(base.dtype)
-    base.reshape(-1)[others] = np.where(flat == 0, -1, (flat >> 1) + (states - 1))
+    np.copyto(base, -1, where=dead)
+    others = np.flatnonzero(follows == dead)  # both 0: neither a state nor dead
+    base.reshape(-1)[others] = (codes.reshape(-1)[others].astype(base.dtype) >> 1) + (states - 1)
     if base.dtype != np.int32 and base.size and not (int(base.min()) >= -(INT32_LIMIT >> 1) and int(base.max()) < INT32_LIMIT >> 1):
         raise ValueError("a target is out of range")
     return base.astype(np.int32, copy=False), follows.astype(np.int32)

@@ -79,7 +79,8 @@ def test_tables_wider_than_a_block_are_expanded_whole() -> None:
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 5)), max_size=9))
 def test_spread(spans: list[tuple[int, int]]) -> None:
     starts, lengths = np.array([low for low, _ in spans], np.int32), np.array([n for _, n in spans], np.int32)
-    places, bounds = coding.spread(starts, lengths)
+    bounds = coding.offsets(lengths)
+    places = coding.spread(starts, lengths, bounds)
     assert places.tolist() == [low + step for low, n in spans for step in range(n)]
     assert bounds.tolist() == [sum(lengths[:i].tolist()) for i in range(len(spans) + 1)]
 
