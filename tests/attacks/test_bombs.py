@@ -94,6 +94,7 @@ def test_a_long_pattern_at_many_states(pattern: str, counts: str, flat: str) -> 
 
 @pytest.mark.parametrize("changes", [
     {"pattern_counts": np.array([(1 << 32) - 1], np.uint32)}, {"pattern_counts": np.array([(1 << 32) - 1, 2], np.uint32)},
+    {"pattern_counts": np.array([1 << 31, 1 << 31, 1], np.uint32), "row_pattern": np.array([2] * 9, np.uint8)},
     {"pattern_counts": np.array([1 << 31, 1 << 31], np.uint32)}, {"run_lengths": np.array([(1 << 32) - 1], np.uint32)},
     {"run_lengths": np.array([100], np.uint8)}, {"run_lengths": np.array([0], np.uint8)}, {"run_lengths": np.array([1, 1], np.uint8)},
     {"run_action": np.array([1, 2], np.uint8)}, {"row_pattern": np.array([1] * 9, np.uint8)}, {"row_pattern": np.array([0] * 8, np.uint8)},
