@@ -14,6 +14,7 @@ from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
+
 from stcc.compiler.determinize import determinize_dfa
 from stcc.compiler.dfa import Dfa
 from stcc.compiler.errors import BudgetError

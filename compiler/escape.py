@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+
 from stcc.compiler.dfa import Dfa
 from stcc.compiler.minimize import merge_columns
 

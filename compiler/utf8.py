@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
 from stcc.compiler.dfa import Dfa
 from stcc.compiler.errors import BudgetError
 

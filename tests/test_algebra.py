@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from stcc.compiler import algebra
 from stcc.compiler.dfa import Dfa
 from stcc.compiler.errors import BudgetError

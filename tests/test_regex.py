@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+
 from stcc.compiler.algebra import equivalent, utf8_strings
 from stcc.compiler.errors import BudgetError, CompileError, SourceError, UnsupportedError
 from stcc.compiler.frontends.regex import characters, properties
@@ -218,6 +219,12 @@ def test_exponential_patterns_stop_soon_and_name_the_repetition() -> None:
         compile_pattern("(a|b)*a(a|b){20}", max_states=20_000)
     assert caught.value.pointer == "offset 7"
     assert time.process_time() - before < 2
+
+
+def test_lookaheads_in_a_loop_absorb_each_other() -> None:
+    """Sixteen of them have 65,536 combinations, but the loop may always skip them all."""
+    dfa = compile_pattern("^(?:" + "|".join(f"(?=.*{letter})" for letter in "abcdefghijklmnop") + ")*x", max_states=1000)
+    assert equivalent(dfa, compile_pattern("^x"))
 
 
 def test_the_deadline_is_kept() -> None:

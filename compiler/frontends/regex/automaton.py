@@ -12,7 +12,6 @@ Cost: the sum over states of their threads' classes, bounded by ``Work``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from stcc.compiler.frontends.regex.graph import Ahead, Condition, Graph, Previous, Program, Tracked
@@ -167,7 +166,7 @@ class Automaton:
             kept = self._with(kept, look, negated, following)
             if kept is None:
                 return DEAD
-        return self._thread(node, tuple(sorted(kept or ())))
+        return self._thread(node, tuple(sorted(set(kept or ()))))
 
     def _with(self, obligations: Obligations | None, look: int, negated: bool, state: int) -> Obligations | None:
         """``obligations`` and one more, dropped if it is settled; ``None`` if it has failed."""
@@ -177,27 +176,30 @@ class Automaton:
             return None if negated else obligations
         return (*(obligations or ()), (look, negated, state))
 
-    def _closure(self, kernel: Iterable[int], previous: int, trackers: tuple[int, ...]) -> tuple[int, ...]:
-        graph = self.graph
+    def _closure(self, kernel: tuple[int, ...], previous: int, trackers: tuple[int, ...]) -> tuple[int, ...]:
+        """The threads that read or accept, reached from ``kernel`` by skips whose conditions hold; none asks for more than another."""
+        graph, work = self.graph, self.automata.work
         seen = set(kernel)
-        stack = list(seen)
+        queue = list(kernel)  # breadth first, so that threads with few obligations come early and absorb the others
+        asked: dict[int, list[Obligations]] = {}
         found = []
-        while stack:
-            thread = stack.pop()
-            node = self._node[thread]
+        for thread in queue:
+            node, obligations = self._node[thread], self._obligations[thread]
             if self.reads[node] is not None or node == graph.final:
                 found.append(thread)
-            obligations = self._obligations[thread]
-            reached = [self._thread(target, obligations) for target in graph.skips[node]]
+            reached = [(target, obligations) for target in graph.skips[node]]
             test = graph.tests[node]
             if test is not None:
                 passed = self._passed(obligations, test[0], previous, trackers)
                 if passed is not None:
-                    reached.append(self._thread(test[1], passed))
-            for following in reached:
+                    reached.append((test[1], passed))
+            for target, obligations in reached:
+                if obligations and (target in seen or _absorbed(obligations, asked.setdefault(target, []), work)):
+                    continue
+                following = self._thread(target, obligations)
                 if following not in seen:
                     seen.add(following)
-                    stack.append(following)
+                    queue.append(following)
         return tuple(sorted(self._weakest(found)))
 
     def _passed(self, obligations: Obligations, condition: Condition, previous: int, trackers: tuple[int, ...]) -> Obligations | None:
@@ -215,10 +217,21 @@ class Automaton:
 
     def _weakest(self, threads: list[int]) -> list[int]:
         """The threads without those that ask for more than another one at the same node."""
-        if not any(self._obligations[thread] for thread in threads):
+        if not any([self._obligations[thread] for thread in threads]):
             return threads
-        by_node: dict[int, list[tuple[int, frozenset[tuple[int, bool, int]]]]] = {}
-        for thread in threads:
-            by_node.setdefault(self._node[thread], []).append((thread, frozenset(self._obligations[thread])))
-        return [thread for group in by_node.values() for thread, asked in group
-                if not any(other < asked for _, other in group)]
+        asked: dict[int, list[Obligations]] = {}
+        kept = []
+        for thread in sorted(threads, key=lambda thread: (len(self._obligations[thread]), thread)):
+            if not _absorbed(self._obligations[thread], asked.setdefault(self._node[thread], []), self.automata.work):
+                kept.append(thread)
+        return kept
+
+
+def _absorbed(obligations: Obligations, asked: list[Obligations], work: Work) -> bool:
+    """Whether one of ``asked`` asks for no more than ``obligations``, which otherwise join them."""
+    wanted = set(obligations)
+    work.spend(1 + len(asked) // 4)
+    if any(wanted.issuperset(other) for other in asked):
+        return True
+    asked.append(obligations)
+    return False

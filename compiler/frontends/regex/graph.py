@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+
 from stcc.compiler.frontends.regex.characters import ANY, LAST, CharacterSet
 from stcc.compiler.frontends.regex.syntax import (
     Characters,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
+
 from stcc.compiler.dfa import Dfa
 from stcc.compiler.errors import BudgetError, SourceError
 from stcc.compiler.frontends.regex.automaton import Automata, Work
@@ -22,6 +23,7 @@ from stcc.compiler.options import Deadline
 from stcc.compiler.utf8 import Int32, encode_utf8
 
 _THREADS_PER_STATE = 4  # determinisation may move this many threads for each state allowed; ordinary patterns need one or two
+_NODES_PER_STATE = 2  # an optional character takes two nodes of the graph
 _MOST_CLASSES = 256  # a Dfa's byte classes are uint8; with more character classes the bytes are minimised instead
 
 
@@ -60,7 +62,7 @@ def codepoints(ranges: CharacterSet) -> Dfa:
     return tree_language(Characters(normalized(ranges)), mode="fullmatch", max_states=200_000, deadline=None)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _cached(pattern: str, dialect: str, mode: str, max_states: int) -> Dfa:
     return _compile(pattern, dialect, mode, max_states, None)
 
@@ -78,7 +80,7 @@ def tree_language(tree: Node, *, mode: str, max_states: int, deadline: Deadline 
     prefix = prefix and not anchored
     tree, anchored = _without_edge(tree, at_start=False)
     suffix = suffix and not anchored
-    program = build_program(tree, prefix=prefix, suffix=suffix, max_nodes=max_states)
+    program = build_program(tree, prefix=prefix, suffix=suffix, max_nodes=_NODES_PER_STATE * max_states)
     places, set_classes = partition(program.sets)
     classes = max(places.classes) + 1
     work = Work(_THREADS_PER_STATE * max_states, max_states, deadline, program.heaviest)
