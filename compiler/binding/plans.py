@@ -44,7 +44,7 @@ Planned = tuple[int, tuple[int, ...], int]  # state, tokens, cover
 MAX_LEFT = 16  # bytes of u: longer than any block that JSON punctuation starts
 MAX_CHAIN = 256  # bytes of a chain split at once; a longer one is split in parts
 MAX_OVERLAP = 64  # bytes by which the parts of a longer one overlap
-MAX_TOKENS = 32  # tokens stored per state; the runtime joins plans, so a longer one goes on at the state where it ends
+MAX_TOKENS = 16  # tokens stored per state; the runtime joins plans, so a longer one goes on at the state where it ends
 _TRIES = 4  # boundaries tried as the first that holds after every left context
 
 # One character of every class that pre-tokenizers tell apart, for lead bytes from 0xC2 up: letters (lower, upper, title, other), digit,
