@@ -12,10 +12,13 @@ from binding_cases import GRAMMARS, inner_states, linked, nasty_vocabulary, rand
 from hypothesis import given, settings
 
 from stcc.compiler.binding.actions import TokenActions, token_actions
+from stcc.compiler.binding.bind import bind, bind_machine
 from stcc.compiler.errors import BudgetError
 from stcc.compiler.options import Deadline
 from stcc.compiler.stepping import TERMINATED, Configuration, initial, step
+from stcc.formats.artifact import Artifact
 from stcc.formats.binding import EXPOSED, MOVE, POPPED
+from stcc.formats.binding_checks import verify_binding
 from stcc.formats.machine import Machine
 from stcc.formats.vocabulary import Vocabulary
 
@@ -137,6 +140,17 @@ def test_actions_are_reproducible() -> None:
     first, second = token_actions(machine, vocabulary), token_actions(machine, vocabulary)
     for field in fields(first):
         assert np.array_equal(getattr(first, field.name), getattr(second, field.name)), field.name
+
+
+@pytest.mark.parametrize("name", GRAMMARS)
+def test_bindings_are_sound_and_replaced_by_fingerprint(name: str) -> None:
+    machine, vocabulary = linked(GRAMMARS[name]), nasty_vocabulary()
+    binding = bind_machine(machine, vocabulary)
+    assert verify_binding(binding, machine) == [] and binding.fingerprint == vocabulary.fingerprint
+    once = bind(Artifact.create("regex", machine, {}), vocabulary)
+    twice = bind(once, vocabulary)
+    assert twice.fingerprints == once.fingerprints == (vocabulary.fingerprint,)
+    assert twice.to_bytes() == once.to_bytes()
 
 
 def test_tokens_with_one_action_share_it() -> None:

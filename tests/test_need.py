@@ -12,6 +12,7 @@ from binding_cases import GRAMMARS, inner_states, linked, nasty_vocabulary, rand
 from hypothesis import given, settings
 from test_actions import Applied, reachable, token_of_action
 
+from stcc.compiler.binding import need
 from stcc.compiler.binding.actions import token_actions
 from stcc.compiler.binding.need import token_needs
 from stcc.compiler.errors import BudgetError
@@ -203,6 +204,13 @@ def test_unreachable_without_the_tokens() -> None:
     machine = linked(GRAMMARS["closed form"])
     needs = token_needs(machine, token_actions(machine, Vocabulary.from_tokens([b"{", b'"'], [])))
     assert needs.need_finish[machine.start] == UNREACHABLE
+
+
+def test_a_table_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(need, "MAX_CELLS", 100)
+    machine = linked(GRAMMARS["any JSON"])
+    with pytest.raises(BudgetError, match="too large"):
+        token_needs(machine, token_actions(machine, nasty_vocabulary()))
 
 
 def test_deadline() -> None:

@@ -44,7 +44,7 @@ Int32 = npt.NDArray[np.int32]
 Bool = npt.NDArray[np.bool_]
 MAX_CELLS = 1 << 26  # value x kind cells of the fixpoint: 256 MiB
 _DOMINANCE_WORK = 1 << 26  # comparisons spent on leaving out kinds
-_PRODUCT_CELLS = 1 << 19  # sums of a product formed at once: 2 MiB
+_PRODUCT_CELLS = 1 << 16  # sums of a product formed at once: 256 KiB, so that they stay in the cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,11 +201,15 @@ def _around(leave: Int32, landed: Int32) -> Int32:
     """(min, +) product: leave by some kind, then go on from where it landed. ``[n, kinds] x [kinds, kinds + 1] -> [n, kinds + 1]``."""
     result = np.full((len(leave), landed.shape[1]), UNREACHABLE, np.int32)
     useful = np.flatnonzero((leave < UNREACHABLE).any(axis=0) & (landed < UNREACHABLE).any(axis=1))
-    if len(useful) and len(useful) * result.size <= _PRODUCT_CELLS:
-        np.minimum(result, (leave[:, useful, None] + landed[useful]).min(axis=1), out=result)
+    if not len(useful):
         return result
-    for kind in useful.tolist():
-        np.minimum(result, leave[:, kind, None] + landed[kind], out=result)
+    leave, landed = leave[:, useful], landed[useful]
+    columns = np.flatnonzero((landed < UNREACHABLE).any(axis=0))  # few: those of the rule that the call stands in
+    landed = landed[:, columns]
+    block = max(1, _PRODUCT_CELLS // landed.size)
+    for low in range(0, len(leave), block):
+        sums = leave[low: low + block, :, None] + landed
+        result[low: low + block, columns] = np.minimum(sums.min(axis=1), UNREACHABLE)
     return result
 
 
