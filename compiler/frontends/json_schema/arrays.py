@@ -8,6 +8,7 @@ from __future__ import annotations
 from stcc.compiler.frontends.json_schema import atoms
 from stcc.compiler.frontends.json_schema.construction import Construction, RuleKey
 from stcc.compiler.frontends.json_schema.formula import FALSE, TRUE
+from stcc.compiler.frontends.json_schema.unevaluated import Unevaluated, after_item, covers_item
 from stcc.compiler.ir import Rule, RuleBuilder
 
 
@@ -32,7 +33,7 @@ class _ArrayRule:
             state = self.queue.pop()
             node = self.construction.gap(self.builder, self.after[state])
             self.close(node, state)
-            if self.construction.branches(tuple(self.formulas.substitute(formula, self.derivative) for formula in state)):
+            if self.construction.branches(self.derived(state)):
                 self.builder.epsilon(self.construction.separator(self.builder, self.after[state], b","), self.item(state))
         return self.builder.build()
 
@@ -46,7 +47,7 @@ class _ArrayRule:
         node = self.items.get(state)
         if node is None:
             node = self.items[state] = self.builder.node()
-            mixed = tuple(self.formulas.substitute(formula, self.derivative) for formula in state)
+            mixed = self.derived(state)
             self.construction.value(self.builder, node, [(condition, self.after_item(residual))
                                                          for residual, condition in self.construction.branches(mixed).items()])
         return node
@@ -58,6 +59,19 @@ class _ArrayRule:
             node = self.after[state] = self.builder.node()
             self.queue.append(state)
         return node
+
+    def derived(self, state: tuple[int, ...]) -> tuple[int, ...]:
+        """The conditions after one more item, over ``Sat`` of that item and array atoms."""
+        formulas = self.formulas
+
+        def rebuild(payload: object, before: tuple[int, ...], after: tuple[int, ...]) -> int:
+            assert isinstance(payload, Unevaluated)
+            evaluated = covers_item(formulas, payload.coverage, after)
+            onward = formulas.operator(Unevaluated(after_item(payload.coverage), payload.formula), after)
+            return formulas.conjunction([onward, formulas.disjunction([evaluated, payload.formula])])
+
+        memo: dict[int, int] = {}
+        return tuple(formulas.substitute(formula, self.derivative, memo, rebuild) for formula in state)
 
     def derivative(self, atom: int) -> int:
         """What ``atom`` asks after one more item, given what it asks of that item (``Sat``)."""

@@ -18,6 +18,7 @@ from stcc.compiler.frontends.json_schema.counted import counted_string
 from stcc.compiler.frontends.json_schema.expansion import Expander, merged_order
 from stcc.compiler.frontends.json_schema.formula import FALSE, TRUE
 from stcc.compiler.frontends.json_schema.scalars import ScalarLanguages
+from stcc.compiler.frontends.json_schema.unevaluated import Unevaluated, covered_names, payload_of
 from stcc.compiler.ir import Grammar, Rule, RuleBuilder
 from stcc.compiler.options import Deadline
 
@@ -67,6 +68,10 @@ class Construction:
         """Whether an atom is a ``Sat``."""
         return isinstance(self.formulas.payload(atom), atoms.Sat)
 
+    def operators(self, conditions: tuple[int, ...]) -> list[Unevaluated]:
+        """The payloads of the operators in ``conditions``, in a fixed order."""
+        return [payload_of(self.formulas, operator) for operator in sorted(frozenset().union(*map(self.formulas.operators, conditions)))]
+
     def branches(self, mixed: tuple[int, ...]) -> dict[tuple[int, ...], int]:
         """Residual tuples of formulas that mix ``Sat`` with container atoms, each with its condition over ``Sat``."""
         return self.formulas.outcomes(mixed, self.is_sat, self.shannon)
@@ -74,7 +79,7 @@ class Construction:
     def decided(self, formulas: tuple[int, ...], final: Callable[[int], int]) -> int:
         """Which formula holds once every atom takes its final value; -1 if none does."""
         memo: dict[int, int] = {}
-        return next((j for j, formula in enumerate(formulas) if self.formulas.substitute(formula, final, memo) == TRUE), -1)
+        return next((j for j, formula in enumerate(formulas) if self.formulas.substitute(formula, final, memo, _nothing_left) == TRUE), -1)
 
     # ---- value positions
 
@@ -150,7 +155,9 @@ class Construction:
         mentioned = self._mentioned.get(conditions)
         if mentioned is None:
             used = sorted(set().union(*(self.formulas.atoms(condition) for condition in conditions)))
-            mentioned = self._mentioned[conditions] = dict.fromkeys(key for atom in used for key in _names_of(self.formulas.payload(atom)))
+            names = [key for atom in used for key in _names_of(self.formulas.payload(atom))]
+            names += [key for payload in self.operators(conditions) for key in covered_names(payload.coverage)]
+            mentioned = self._mentioned[conditions] = dict.fromkeys(names)
         if not mentioned:
             return ()
         appearing = merged_order([key for key in self.expander.key_order(schema) if key in mentioned] for schema in self._schemas(values))
@@ -177,6 +184,10 @@ class Construction:
         after = builder.node()
         builder.literal(self.gap(builder, node), mark + (b" " if self.whitespace == "spaced" else b""), after)
         return self.gap(builder, after)
+
+
+def _nothing_left(payload: object, before: tuple[int, ...], after: tuple[int, ...]) -> int:
+    return TRUE  # no member is left unevaluated where none follows
 
 
 def _names_of(payload: object) -> list[str]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+import jsonschema_specifications
 import referencing
 import referencing.exceptions
 import referencing.jsonschema
@@ -114,6 +115,13 @@ def json_type(value: Any) -> str:
     return {str: "string", list: "array", dict: "object"}[type(value)]
 
 
+def _mentions_dynamic(contents: Any) -> bool:
+    """Whether dynamic references may be followed: they occur, or a reference may enter a meta-schema that uses them."""
+    text = contents if isinstance(contents, (str, bytes)) else repr(contents)
+    marks = ("$dynamicRef", "$recursiveRef", "json-schema.org/draft/20")
+    return any((mark.encode() if isinstance(text, bytes) else mark) in text for mark in marks)  # type: ignore[operator]
+
+
 def escape_pointer(token: str) -> str:
     """``token`` as one reference token of a JSON pointer (RFC 6901)."""
     return token.replace("~", "~0").replace("/", "~1")
@@ -136,7 +144,8 @@ class Document:
         self._contents: dict[Any, int] = {}
         self._held: list[Any] = []
         draft = declared_draft(contents, 2020)
-        registry: Any = referencing.Registry()
+        self._dynamic = any(_mentions_dynamic(each) for each in (contents, *options.schemas.values()))
+        registry: Any = jsonschema_specifications.REGISTRY
         for uri, other in options.schemas.items():
             registry = registry.with_resource(uri, self._resource(parse_schema(other, options.max_depth), draft))
         base = contents.get("$id", contents.get("id") if draft == 4 else None) if isinstance(contents, dict) else None
@@ -159,8 +168,7 @@ class Document:
         if not isinstance(contents, (dict, bool)):
             raise SourceError(f"a subschema is an object or a Boolean, not {json_type(contents)}", pointer=pointer, hint="write a schema here")
         content, refers = self._content_key(contents)
-        base = id(resolver._registry), resolver._base_uri  # one document, one base: what relative references depend on
-        key = (content, draft, *(base if refers else ()))
+        key = (content, draft, *(self._scope(resolver) if refers else ()))
         number = self._numbers.get(key)
         if number is None:
             if pointer.count("/") > 2 * self.options.max_depth:
@@ -169,6 +177,12 @@ class Document:
             number = self._numbers[key] = len(self.schemas)
             self.schemas.append(Schema(contents, pointer, draft, resolver))
         return number
+
+    def _scope(self, resolver: Any) -> tuple[str, ...]:
+        """What references inside a subschema depend on: the base, and for dynamic ones each resource entered, outermost first."""
+        if not self._dynamic:
+            return (resolver._base_uri,)
+        return resolver._base_uri, *dict.fromkeys(reversed([uri for uri, _ in resolver.dynamic_scope()]))
 
     def child(self, parent: Schema, contents: Any, *tokens: str | int) -> int:
         """The number of a subschema found in ``parent`` under ``tokens``."""
@@ -193,7 +207,10 @@ class Document:
         if not isinstance(target, str):
             raise SourceError("a reference is a string", pointer=schema.pointer, keyword=keyword)
         try:
-            found = schema.resolver.lookup(target)
+            if keyword == "$recursiveRef":
+                found = referencing.jsonschema.lookup_recursive_ref(schema.resolver)
+            else:
+                found = schema.resolver.lookup(target)
         except (referencing.exceptions.Unresolvable, referencing.exceptions.NoSuchResource, ValueError, KeyError, IndexError, TypeError):
             raise SourceError(f"{target!r} cannot be resolved", pointer=schema.pointer, keyword=keyword,
                               hint="define it in this document, or pass its document in Options.schemas; nothing is fetched") from None

@@ -16,6 +16,7 @@ from stcc.compiler.errors import SourceError, UnsupportedError
 from stcc.compiler.frontends.json_schema import atoms
 from stcc.compiler.frontends.json_schema.document import Document, Schema, json_type
 from stcc.compiler.frontends.json_schema.formula import FALSE, TRUE, Formulas
+from stcc.compiler.frontends.json_schema.unevaluated import unevaluated
 from stcc.compiler.scalars.formats import KNOWN_FORMATS
 
 ANNOTATIONS = frozenset((
@@ -41,7 +42,7 @@ class Expander:
         self._keywords: dict[str, Callable[[Schema, Any, str], int]] = {
             "type": self._type, "enum": self._enum, "const": self._const,
             "allOf": self._all_of, "anyOf": self._any_of, "oneOf": self._one_of, "not": self._not, "if": self._if,
-            "$ref": self._ref, "$dynamicRef": self._dynamic_ref, "$recursiveRef": self._dynamic_ref, "unevaluatedProperties": self._unevaluated, "unevaluatedItems": self._unevaluated,
+            "$ref": self._ref, "$dynamicRef": self._ref, "$recursiveRef": self._ref, "unevaluatedProperties": self._unevaluated, "unevaluatedItems": self._unevaluated,
             "minLength": self._length, "maxLength": self._length, "pattern": self._pattern, "format": self._format,
             "minimum": self._bound, "maximum": self._bound, "exclusiveMinimum": self._exclusive, "exclusiveMaximum": self._exclusive,
             "multipleOf": self._multiple, "divisibleBy": self._multiple,
@@ -212,13 +213,10 @@ class Expander:
     def _ref(self, schema: Schema, keyword: str, type_: str) -> int:
         return self.expand(self.document.reference(schema, keyword), type_)
 
-    def _dynamic_ref(self, schema: Schema, keyword: str, type_: str) -> int:
-        return self.leave(schema, keyword, "dynamic references are not enforced", "use $ref")
-
     def _unevaluated(self, schema: Schema, keyword: str, type_: str) -> int:
         if type_ != ("object" if keyword == "unevaluatedProperties" else "array") or schema.contents[keyword] is True:
             return TRUE
-        return self.leave(schema, keyword, "what other keywords leave unevaluated is not tracked", "use additionalProperties or items beside the properties they name")
+        return unevaluated(self, schema, keyword, type_)
 
     # ---- strings
 

@@ -1,7 +1,7 @@
 """Boolean formulas, hash-consed: what is still owed at a place in the output.
 
 A formula is an integer into one ``Formulas`` store: ``FALSE``, ``TRUE``, an atom, a negated atom, a conjunction or a disjunction (negation
-normal form). Equal formulas have equal numbers, so that equal residuals are one state. Conjunctions and disjunctions are flat, sorted,
+normal form). An *operator* is an atom with arguments: it means something that depends on the truth of other formulas (``unevaluated.py``). Equal formulas have equal numbers, so that equal residuals are one state. Conjunctions and disjunctions are flat, sorted,
 free of duplicates and of complementary pairs, and absorb (``a | a & b = a``). No pass here is exponential in the size of the shared graph,
 except where ``outcomes`` has that many different outcomes to report.
 
@@ -18,7 +18,10 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 
 FALSE, TRUE = 0, 1
-_ATOM, _NOT, _AND, _OR = "atom", "not", "and", "or"
+_ATOM, _NOT, _AND, _OR, _OPERATOR = "atom", "not", "and", "or", "operator"
+
+Rebuild = Callable[[object, tuple[int, ...], tuple[int, ...]], int]
+"""What becomes of an operator: (payload, its arguments, its arguments after the substitution) -> formula."""
 
 
 class Formulas:
@@ -29,6 +32,7 @@ class Formulas:
         self._index: dict[tuple[str, object], int] = {}
         self._negations: dict[int, int] = {FALSE: TRUE, TRUE: FALSE}
         self._atoms: dict[int, frozenset[int]] = {FALSE: frozenset(), TRUE: frozenset()}
+        self._operators: dict[int, frozenset[int]] = {FALSE: frozenset(), TRUE: frozenset()}
 
     def _intern(self, kind: str, payload: Hashable) -> int:
         key = (kind, payload)
@@ -46,13 +50,38 @@ class Formulas:
         """What was given to ``atom``."""
         return self._nodes[atom][1]
 
+    def operator(self, payload: Hashable, arguments: tuple[int, ...]) -> int:
+        """The operator ``payload`` over ``arguments``."""
+        return self._intern(_OPERATOR, (payload, arguments))
+
+    def operators(self, formula: int) -> frozenset[int]:
+        """The operators that occur in ``formula``, also inside arguments."""
+        known = self._operators.get(formula)
+        if known is None:
+            kind, payload = self._nodes[formula]
+            own = frozenset((formula,)) if kind == _OPERATOR else frozenset()
+            known = self._operators[formula] = own.union(*(self.operators(part) for part in self._parts(kind, payload)))
+        return known
+
+    def operator_payload(self, operator: int) -> object:
+        """What was given to ``operator``."""
+        return self._nodes[operator][1][0]  # type: ignore[index]
+
+    @staticmethod
+    def _parts(kind: str, payload: object) -> tuple[int, ...]:
+        if kind in (_AND, _OR):
+            return payload  # type: ignore[return-value]
+        if kind == _OPERATOR:
+            return payload[1]  # type: ignore[index,no-any-return]
+        return (payload,) if kind == _NOT else ()  # type: ignore[return-value]
+
     def negation(self, formula: int) -> int:
         """``not formula``, in negation normal form."""
         known = self._negations.get(formula)
         if known is not None:
             return known
         kind, payload = self._nodes[formula]
-        if kind == _ATOM:
+        if kind in (_ATOM, _OPERATOR):
             result = self._intern(_NOT, formula)
         elif kind == _NOT:
             result = payload  # type: ignore[assignment]
@@ -106,17 +135,15 @@ class Formulas:
         known = self._atoms.get(formula)
         if known is None:
             kind, payload = self._nodes[formula]
-            if kind == _ATOM:
-                known = frozenset((formula,))
-            elif kind == _NOT:
-                known = frozenset((payload,))  # type: ignore[arg-type]
-            else:
-                known = frozenset().union(*(self.atoms(part) for part in payload))  # type: ignore[attr-defined]
-            self._atoms[formula] = known
+            own = frozenset((formula,)) if kind == _ATOM else frozenset()
+            known = self._atoms[formula] = own.union(*(self.atoms(part) for part in self._parts(kind, payload)))
         return known
 
-    def substitute(self, formula: int, replace: Callable[[int], int], memo: dict[int, int] | None = None) -> int:
-        """``formula`` with every atom replaced by ``replace(atom)``; pass one ``memo`` for calls that share ``replace``."""
+    def substitute(self, formula: int, replace: Callable[[int], int], memo: dict[int, int] | None = None, rebuild: Rebuild | None = None) -> int:
+        """``formula`` with every atom replaced by ``replace(atom)`` and every operator by ``rebuild`` (by default itself over its new arguments).
+
+        Pass one ``memo`` for calls that share ``replace`` and ``rebuild``.
+        """
         memo = {} if memo is None else memo
         known = memo.get(formula)
         if known is not None:
@@ -125,10 +152,14 @@ class Formulas:
         if kind == _ATOM:
             result = replace(formula)
         elif kind == _NOT:
-            result = self.negation(self.substitute(payload, replace, memo))  # type: ignore[arg-type]
+            result = self.negation(self.substitute(payload, replace, memo, rebuild))  # type: ignore[arg-type]
         elif kind in (_AND, _OR):
-            parts = (self.substitute(part, replace, memo) for part in payload)  # type: ignore[attr-defined]
+            parts = (self.substitute(part, replace, memo, rebuild) for part in payload)  # type: ignore[attr-defined]
             result = self.conjunction(parts) if kind == _AND else self.disjunction(parts)
+        elif kind == _OPERATOR:
+            meaning, arguments = payload  # type: ignore[misc]
+            changed = tuple(self.substitute(part, replace, memo, rebuild) for part in arguments)
+            result = self.operator(meaning, changed) if rebuild is None else rebuild(meaning, arguments, changed)
         else:
             result = formula
         memo[formula] = result
@@ -190,7 +221,10 @@ class Formulas:
         staying, conditions, mixed = [], [], []
         for part in payload:  # type: ignore[attr-defined]
             deciding = [decides(atom) for atom in self.atoms(part)]
-            (conditions if all(deciding) else mixed if any(deciding) else staying).append(part)
+            if not any(deciding):
+                staying.append(part)
+            else:
+                (conditions if all(deciding) and not self.operators(part) else mixed).append(part)
         if not staying and not conditions:
             return None
         rest = self.outcomes((self.conjunction(mixed),), decides, memo) if mixed else {(TRUE,): TRUE}
@@ -209,6 +243,8 @@ class Formulas:
             return repr(payload)
         if kind == _NOT:
             return "~" + self.show(payload)  # type: ignore[arg-type]
+        if kind == _OPERATOR:
+            return f"{self.operator_payload(formula)!r}[{', '.join(self.show(part) for part in self._parts(kind, payload))}]"
         if kind in (_AND, _OR):
             return "(" + (" & " if kind == _AND else " | ").join(self.show(part) for part in payload) + ")"  # type: ignore[attr-defined]
         return kind

@@ -15,6 +15,7 @@ from stcc.compiler.frontends.json_schema import atoms
 from stcc.compiler.frontends.json_schema.construction import Construction, RuleKey
 from stcc.compiler.frontends.json_schema.formula import FALSE, TRUE
 from stcc.compiler.frontends.json_schema.keys import KeyAutomaton
+from stcc.compiler.frontends.json_schema.unevaluated import Unevaluated, covered_patterns, covers_member
 from stcc.compiler.ir import Rule, RuleBuilder
 
 _State = tuple[tuple[int, ...], int]
@@ -29,7 +30,8 @@ class _ObjectRule:
         used = [self.formulas.payload(atom) for atom in sorted(set().union(*(self.formulas.atoms(c) for c in conditions)))]
         self.order = order
         self.has = [self.formulas.atom(atoms.Has(key)) for key in self.order]
-        self.patterns = sorted({pattern for payload in used if isinstance(payload, atoms.Members) for pattern, _ in payload.patterns})
+        covered = [pattern for payload in construction.operators(conditions) for pattern in covered_patterns(payload.coverage)]
+        self.patterns = sorted({pattern for payload in used if isinstance(payload, atoms.Members) for pattern, _ in payload.patterns} | {*covered})
         self.name_conditions = sorted({payload.formula for payload in used if isinstance(payload, atoms.Names)})
         self.declared = [self.class_of(key) for key in self.order]
         self.properties = {payload: dict(payload.properties) for payload in used if isinstance(payload, atoms.Members)}
@@ -137,8 +139,16 @@ class _ObjectRule:
 
     def derived(self, conditions: tuple[int, ...], name_class: _NameClass) -> tuple[int, ...]:
         """The conditions after a member whose name is of ``name_class``, over ``Sat`` of its value and object atoms."""
+        key, patterns, _ = name_class
+        formulas = self.formulas
+
+        def rebuild(payload: object, before: tuple[int, ...], after: tuple[int, ...]) -> int:
+            assert isinstance(payload, Unevaluated)
+            evaluated = covers_member(formulas, payload.coverage, after, key, patterns)
+            return formulas.conjunction([formulas.operator(payload, after), formulas.disjunction([evaluated, payload.formula])])
+
         memo: dict[int, int] = {}
-        return tuple(self.formulas.substitute(formula, lambda atom: self.derivative(atom, name_class), memo) for formula in conditions)
+        return tuple(formulas.substitute(formula, lambda atom: self.derivative(atom, name_class), memo, rebuild) for formula in conditions)
 
     def derivative(self, atom: int, name_class: _NameClass) -> int:
         payload, formulas = self.formulas.payload(atom), self.formulas

@@ -18,13 +18,11 @@ from stcc.compiler.frontends.regex.characters import CharacterSet, normalized
 from stcc.compiler.frontends.regex.graph import build_program, partition
 from stcc.compiler.frontends.regex.parser import parse
 from stcc.compiler.frontends.regex.syntax import SOURCE, Characters, Choice, Concatenation, Look, Node, end_of_text, sequence, start_of_text
-from stcc.compiler.minimize import minimize_dfa
 from stcc.compiler.options import Deadline
-from stcc.compiler.utf8 import Int32, encode_utf8
+from stcc.compiler.utf8 import Int32, encode_least
 
 _THREADS_PER_STATE = 4  # determinisation may move this many threads for each state allowed; ordinary patterns need one or two
 _NODES_PER_STATE = 2  # an optional character takes two nodes of the graph
-_MOST_CLASSES = 256  # a Dfa's byte classes are uint8; with more character classes the bytes are minimised instead
 
 
 def compile_pattern(pattern: str, *, dialect: str = "ecma", mode: str = "search", max_states: int = 200_000,
@@ -86,10 +84,7 @@ def tree_language(tree: Node, *, mode: str, max_states: int, deadline: Deadline 
     work = Work(_THREADS_PER_STATE * max_states, max_states, deadline, program.heaviest)
     table, accept = _explored(Automata(program, set_classes, classes, work), classes)
     try:
-        if classes > _MOST_CLASSES:
-            return minimize_dfa(encode_utf8(table, accept, 0, places, max_states=max_states))
-        least = minimize_dfa(Dfa(np.minimum(np.arange(256), classes - 1).astype(np.uint8), table, accept, 0))
-        return encode_utf8(least.table[:, least.byte_class[:classes]], least.accept, least.start, places, max_states=max_states)
+        return encode_least(table, accept, places, max_states=max_states)
     except BudgetError as error:
         raise BudgetError(error.message, source=SOURCE, pointer=f"offset {program.heaviest}", keyword="repetition",
                           hint=error.hint) from None
