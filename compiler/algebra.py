@@ -1,15 +1,17 @@
 """The algebra of DFAs: Boolean operations through one product, concatenation, and the elementary languages.
 
 In and out: ``Dfa`` values over bytes. Every result is minimal and trim unless stated; a state or time limit stops with BudgetError.
-The product walks the reachable tuples of states on the common byte classes; a component may be dead (-1), which is what
-complements need, and a complement is always relative to a *universe*, for strings ``utf8_strings()``. Cost: reachable tuples times common
-classes, then one minimisation (Rabin and Scott 1959).
+The product walks the reachable tuples of states on the common classes of bytes, or of characters where all components are text
+(``utf8.TextDfa``), which has some eight times fewer states. A component may be dead (-1), which is what complements need; a
+complement is always relative to a *universe*, for strings ``utf8_strings()``. Cost: reachable tuples times common classes, then one
+minimisation (Rabin and Scott 1959).
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -21,7 +23,7 @@ from stcc.compiler.errors import BudgetError
 from stcc.compiler.minimize import minimize_dfa
 from stcc.compiler.nfa import Nfa
 from stcc.compiler.options import Deadline
-from stcc.compiler.utf8 import Partition, encode_utf8
+from stcc.compiler.utf8 import CharacterView, Partition, character_view, common_partition, encode_least, encode_utf8
 
 Int32 = npt.NDArray[np.int32]
 
@@ -60,13 +62,19 @@ def product(dfas: Sequence[Dfa], label: Callable[[tuple[int, ...]], int], *, uni
             labels[seen] = label(seen)
         return labels[seen]
 
+    views = [view for view in map(character_view, parts) if view is not None]
+    # Words that every component refuses need not be text; all others are.
+    if len(views) == len(parts) and (needed or label_of((-1,) * len(parts)) < 0):
+        partition, tables = common_partition(views)
+        table, accept = _reachable(views, tables, needed, label_of, max_states, deadline)
+        return encode_least(table, accept, partition, max_states=max_states)
     byte_class, tables = common_classes(parts)
     table, accept = _reachable(parts, tables, needed, label_of, max_states, deadline)
     return minimize_dfa(Dfa(byte_class, table, accept, 0))
 
 
-def _reachable(parts: Sequence[Dfa], tables: Sequence[Int32], needed: Sequence[int], label_of: Callable[[tuple[int, ...]], int],
-               max_states: int, deadline: Deadline | None) -> tuple[Int32, Int32]:
+def _reachable(parts: Sequence[Dfa | CharacterView], tables: Sequence[Int32], needed: Sequence[int],
+               label_of: Callable[[tuple[int, ...]], int], max_states: int, deadline: Deadline | None) -> tuple[Int32, Int32]:
     """Table and labels of the reachable tuples of states, in order of discovery from the start."""
     successors = [[*table.tolist(), [-1] * table.shape[1]] for table in tables]  # state -1 is the last row
     accepts = [[*part.accept.tolist(), -1] for part in parts]
@@ -145,27 +153,50 @@ def literal(word: bytes) -> Dfa:
 
 
 def literals(words: Mapping[bytes, int]) -> Dfa:
-    """Exactly the keys of ``words``, each with its label (>= 0)."""
+    """Exactly the keys of ``words``, each with its label (>= 0). Linear in their length, then one minimisation."""
+    text = _code_points(words)
+    nodes, labels = _trie(text or words)
+    used = sorted({symbol for node in nodes for symbol in node})
+    classes = len(used) + 1  # the last class is that of symbols in no word
+    column = {symbol: place for place, symbol in enumerate(used)}
+    table = np.full((len(nodes), classes), -1, np.int32)
+    for source, node in enumerate(nodes):
+        for symbol, target in node.items():
+            table[source, column[symbol]] = target
+    accept = np.array(labels, np.int32)
+    if text is None:
+        byte_class = np.array([column.get(byte, len(used)) for byte in range(256)], np.uint16)
+        return minimize_dfa(Dfa(byte_class.astype(np.uint8), table, accept, 0))
+    points = sorted({0, *used, *(point + 1 for point in used)})
+    partition = Partition(tuple(points), tuple(column.get(point, len(used)) for point in points))
+    return encode_least(table, accept, partition)
+
+
+def _code_points(words: Mapping[bytes, int]) -> dict[tuple[int, ...], int] | None:
+    """The words as code points, if they are text and not all ASCII, so that products with other text stay on characters."""
+    if all(word.isascii() for word in words):
+        return None
+    try:
+        return {tuple(map(ord, word.decode())): label for word, label in words.items()}
+    except UnicodeDecodeError:
+        return None
+
+
+def _trie(words: Mapping[bytes, int] | Mapping[tuple[int, ...], int]) -> tuple[list[dict[int, int]], list[int]]:
+    """Successors and label of every prefix; the empty one is node 0."""
     nodes: list[dict[int, int]] = [{}]
     labels = [-1]
     for word, label in words.items():
         state = 0
-        for value in word:
-            following = nodes[state].get(value)
+        for symbol in word:
+            following = nodes[state].get(symbol)
             if following is None:
-                following = nodes[state][value] = len(nodes)
+                following = nodes[state][symbol] = len(nodes)
                 nodes.append({})
                 labels.append(-1)
             state = following
         labels[state] = label
-    used = sorted({value for node in nodes for value in node})
-    byte_class = np.full(256, len(used), np.uint16)  # the class after the last is that of bytes in no word
-    byte_class[used] = np.arange(len(used))
-    table = np.full((len(nodes), min(len(used) + 1, 256)), -1, np.int32)
-    for source, node in enumerate(nodes):
-        for value, target in node.items():
-            table[source, byte_class[value]] = target
-    return minimize_dfa(Dfa(byte_class.astype(np.uint8), table, np.array(labels, np.int32), 0))
+    return nodes, labels
 
 
 def relabel(dfa: Dfa, labels: Mapping[int, int]) -> Dfa:
@@ -174,7 +205,7 @@ def relabel(dfa: Dfa, labels: Mapping[int, int]) -> Dfa:
     mapped = np.full(max(present, default=0) + 2, -1, np.int32)  # the last entry is that of no label
     for label in present:
         mapped[label] = labels.get(label, -1)
-    renamed = Dfa(dfa.byte_class, dfa.table, mapped[dfa.accept], dfa.start)
+    renamed = replace(dfa, accept=mapped[dfa.accept])
     kept = mapped[present]
     return renamed if len(set(kept.tolist()) - {-1}) == len(present) else minimize_dfa(renamed)
 

@@ -122,6 +122,36 @@ def test_emptiness_equivalence_and_shortest_words(left: Dfa, right: Dfa) -> None
     assert algebra.equivalent(left, minimize_dfa(left))
 
 
+def plain(dfa: Dfa) -> Dfa:
+    """The same without its characters, so that operations work on bytes."""
+    return Dfa(dfa.byte_class, dfa.table, dfa.accept, dfa.start)
+
+
+TEXTS = st.one_of(
+    st.sampled_from(["^a*$", "é|b", "^.{2}$", "[^a]$", r"\s", "😀", "^[a-é]+$", "^$", "(?!)", "^[^]*$"]).map(compile_pattern),
+    st.dictionaries(st.text("aé😀", max_size=2).map(str.encode), st.integers(0, 1), max_size=3).map(algebra.literals),
+    st.tuples(st.integers(0, 2), st.one_of(st.none(), st.integers(1, 3))).map(lambda bounds: algebra.length_between(*bounds)),
+)
+
+
+@given(TEXTS, TEXTS, st.sampled_from(["intersect", "union", "difference", "complement"]))
+@settings(max_examples=120, deadline=None)
+def test_operations_on_characters_are_those_on_bytes(left: Dfa, right: Dfa, name: str) -> None:
+    operation = getattr(algebra, name)
+    found = operation(left, right)
+    assert is_minimal(found)
+    assert algebra.equivalent(found, operation(plain(left), plain(right)))
+    assert algebra.equivalent(algebra.intersect(operation(found, right), left), algebra.intersect(operation(plain(found), right), left))
+
+
+def test_text_with_more_characters_than_byte_classes() -> None:
+    words = {chr(0x4E00 + 3 * place).encode(): place % 7 for place in range(300)}
+    found = algebra.difference(algebra.literals(words), algebra.literal("一".encode()))
+    for word, label in words.items():
+        assert found.match(word) == (label if word != "一".encode() else -1)
+    assert is_minimal(found)
+
+
 def test_examples_are_readable() -> None:
     assert algebra.shortest(compile_pattern("^.{3}$")) == b"aaa"
     assert algebra.shortest(algebra.literals({b"aa": 0, b"b": 1}), label=0) == b"aa"

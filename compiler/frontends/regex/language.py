@@ -7,6 +7,7 @@ patterns take about a millisecond; results are cached. Lookarounds, anchors and 
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
@@ -50,9 +51,7 @@ def compile_pattern(pattern: str, *, dialect: str = "ecma", mode: str = "search"
     """
     if mode not in ("search", "fullmatch"):
         raise SourceError(f"mode {mode!r} is not search or fullmatch", source=SOURCE)
-    if deadline is None:
-        return _cached(pattern, dialect, mode, max_states)
-    return _compile(pattern, dialect, mode, max_states, deadline)
+    return _compiled(_Request(pattern, dialect, mode, max_states, deadline))
 
 
 def codepoints(ranges: CharacterSet) -> Dfa:
@@ -60,13 +59,21 @@ def codepoints(ranges: CharacterSet) -> Dfa:
     return tree_language(Characters(normalized(ranges)), mode="fullmatch", max_states=200_000, deadline=None)
 
 
+@dataclass(frozen=True)
+class _Request:
+    """What determines a result, and a clock, which does not."""
+
+    pattern: str
+    dialect: str
+    mode: str
+    max_states: int
+    deadline: Deadline | None = field(compare=False)
+
+
 @lru_cache(maxsize=1024)
-def _cached(pattern: str, dialect: str, mode: str, max_states: int) -> Dfa:
-    return _compile(pattern, dialect, mode, max_states, None)
-
-
-def _compile(pattern: str, dialect: str, mode: str, max_states: int, deadline: Deadline | None) -> Dfa:
-    return tree_language(parse(pattern, dialect=dialect), mode=mode, max_states=max_states, deadline=deadline)
+def _compiled(request: _Request) -> Dfa:
+    tree = parse(request.pattern, dialect=request.dialect)
+    return tree_language(tree, mode=request.mode, max_states=request.max_states, deadline=request.deadline)
 
 
 def tree_language(tree: Node, *, mode: str, max_states: int, deadline: Deadline | None) -> Dfa:
