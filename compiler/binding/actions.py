@@ -15,9 +15,9 @@ node's function is its parent's, then one byte class; so the walk goes level by 
 Cost: O(trie nodes) gathers of 4 bytes + O(live entries of the distinct pairs). Nothing is kept per token but its action, run-length
 coded in the byte order of the vocabulary, where neighbours share prefixes.
 
-Measured on Llama-3's vocabulary (128,000 tokens, 274,521 nodes), one slow core: 95 states 6 ms, 2,032 states 12 ms, any JSON 9 ms, twelve strings
-of 100 characters (9,700 states, 721,000 entries) 70 ms. What costs more is entries: 18,000 states of open objects whose free keys must not
-spell a declared one have 13 million, 2 s.
+Measured on Llama-3's vocabulary (128,000 tokens, 274,521 nodes), one slow core: 95 states 6 ms, 2,032 states 12 ms, any JSON 9 ms,
+twelve strings of 100 characters (9,700 states, 721,000 entries) 70 ms. What costs more is entries: 18,000 states of open objects whose
+free keys must not spell a declared one have 13 million, 2 s.
 """
 
 from __future__ import annotations
