@@ -9,6 +9,7 @@ from stcc.compiler.frontends.json_schema import atoms
 from stcc.compiler.frontends.json_schema.construction import Construction, RuleKey
 from stcc.compiler.frontends.json_schema.formula import FALSE, TRUE
 from stcc.compiler.frontends.json_schema.unevaluated import Unevaluated, after_item, covers_item
+from stcc.compiler.frontends.json_schema.values import read_value
 from stcc.compiler.ir import Rule, RuleBuilder
 
 
@@ -33,7 +34,7 @@ class _ArrayRule:
             state = self.queue.pop()
             node = self.construction.gap(self.builder, self.after[state])
             self.close(node, state)
-            if self.construction.branches(self.derived(state)):
+            if any(self.derived(state)):
                 self.builder.epsilon(self.construction.separator(self.builder, self.after[state], b","), self.item(state))
         return self.builder.build()
 
@@ -47,9 +48,7 @@ class _ArrayRule:
         node = self.items.get(state)
         if node is None:
             node = self.items[state] = self.builder.node()
-            mixed = self.derived(state)
-            self.construction.value(self.builder, node, [(condition, self.after_item(residual))
-                                                         for residual, condition in self.construction.branches(mixed).items()])
+            read_value(self.construction, self.builder, node, self.derived(state), self.after_item)
         return node
 
     def after_item(self, state: tuple[int, ...]) -> int:

@@ -16,6 +16,7 @@ from stcc.compiler.frontends.json_schema.construction import Construction, RuleK
 from stcc.compiler.frontends.json_schema.formula import FALSE, TRUE
 from stcc.compiler.frontends.json_schema.keys import KeyAutomaton
 from stcc.compiler.frontends.json_schema.unevaluated import Unevaluated, covered_patterns, covers_member
+from stcc.compiler.frontends.json_schema.values import read_value
 from stcc.compiler.ir import Rule, RuleBuilder
 
 _State = tuple[tuple[int, ...], int]
@@ -60,8 +61,7 @@ class _ObjectRule:
         """A raw DFA labelling undeclared names with their class in ``free_classes``; None where no undeclared name can be admitted."""
         if not self.patterns and not self.name_conditions:
             self.free_classes.append((None, frozenset(), frozenset()))
-            admitted = self.construction.branches(self.derived(self.conditions, self.free_classes[0]))
-            return algebra.utf8_strings() if admitted else None
+            return algebra.utf8_strings() if any(self.derived(self.conditions, self.free_classes[0])) else None
         scalars = self.construction.scalars
         dfas = [scalars.pattern(p) for p in self.patterns] + [scalars.raw((self.string_condition(c),)) for c in self.name_conditions]
         split = len(self.patterns)
@@ -117,13 +117,13 @@ class _ObjectRule:
         node = self.values.get(key)
         if node is None:
             name_class = self.declared[number] if number >= 0 else self.free_classes[~number]
-            branches = self.construction.branches(self.derived(conditions, name_class))
+            mixed = self.derived(conditions, name_class)
             node = -1
-            if branches:
+            if any(mixed):
                 node = self.builder.node()
                 following = min(position + 1, len(self.order))
-                self.construction.value(self.builder, self.construction.separator(self.builder, node, b":"),
-                                        [(condition, self.after_member((residual, following))) for residual, condition in branches.items()])
+                read_value(self.construction, self.builder, self.construction.separator(self.builder, node, b":"), mixed,
+                           lambda residual: self.after_member((residual, following)))
             self.values[key] = node
         return node
 

@@ -74,6 +74,25 @@ class ScalarLanguages:
             known = self._numbers[conditions] = self._product(conditions, universe, exponents)
         return known
 
+    def classified(self, type_: str, subjects: tuple[int, ...], label: Callable[[tuple[int, ...]], int]) -> Dfa:
+        """A string's (as ``strings``) or a number's DFA; ``label`` is given the truth (TRUE or FALSE) of each of ``subjects``."""
+        formulas = self._formulas
+        used = sorted(set().union(*(formulas.atoms(subject) for subject in subjects)))
+        exponents = type_ == "number" and all(_looks_at_sign(formulas.payload(atom)) for atom in used)
+
+        def combined(vector: tuple[int, ...]) -> int:
+            truth = {atom: (TRUE if found >= 0 else FALSE) for atom, found in zip(used, vector, strict=True)}
+            memo: dict[int, int] = {}
+            return label(tuple(formulas.substitute(subject, truth.__getitem__, memo) for subject in subjects))
+
+        if type_ == "string":
+            universe = algebra.utf8_strings()
+        else:
+            universe = numbers.all_numbers() if exponents else numbers.plain_numbers()
+        dfa = algebra.product([self._atom(atom, exponents) for atom in used], combined, universe=universe, max_states=self._options.max_states,
+                              deadline=self._deadline)
+        return json_escape(dfa, closing_quote=True) if type_ == "string" else dfa
+
     def holds(self, condition: int, text: str) -> bool:
         """Whether the string ``text`` satisfies a formula over string atoms."""
         raw = _utf8(text)

@@ -1,0 +1,184 @@
+"""Value positions: reading one JSON value, and going on where it is known what its subschemas make of it.
+
+A place in a container holds *mixed* formulas: what the container will still owe, in terms of ``Sat`` of the value to come. The first byte of the value
+tells its type, so the position is compiled type by type. Where the type alone settles a ``Sat``, it is settled. Of a scalar, one DFA
+tells every combination of truths that can occur (a product restricted to what is reachable, so that a hundred constants make a
+hundred and one combinations, not 2 ** 100). Objects and arrays are called with the exclusive conditions under which the container would go on
+differently, and leave through the exit of the one that holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stcc.compiler.errors import CompileError
+from stcc.compiler.frontends.json_schema import atoms
+from stcc.compiler.frontends.json_schema.counted import counted_string
+from stcc.compiler.frontends.json_schema.expansion import merged_order
+from stcc.compiler.frontends.json_schema.formula import FALSE, TRUE
+from stcc.compiler.frontends.json_schema.unevaluated import covered_names
+from stcc.compiler.ir import RuleBuilder
+
+if TYPE_CHECKING:
+    from stcc.compiler.dfa import Dfa
+    from stcc.compiler.frontends.json_schema.construction import Construction
+
+Residual = tuple[int, ...]
+_LARGE_STRING = 256
+"""A string DFA of more states becomes a rule, so that several uses can share it (the inliner takes single uses back)."""
+_FEW = 3
+"""Up to this many undecided subschemas, a scalar's conditions are expanded as formulas, whose DFAs are cached by what they say."""
+
+
+def read_value(construction: Construction, builder: RuleBuilder, source: int, mixed: Residual, after: Callable[[Residual], int]) -> None:
+    """Read one JSON value from ``source``; where ``mixed`` becomes ``residual``, go on at ``after(residual)``. Values that make it all false are not admitted."""
+    for type_ in atoms.TYPES:
+        position = _Position(construction, builder, source, type_, after)
+        settled = position.settle(mixed)
+        if not any(settled):
+            continue
+        try:
+            position.read(settled)
+        except CompileError as error:
+            if error.pointer:
+                raise
+            raise type(error)(error.message, pointer=position.name(mixed), keyword=error.keyword, hint=error.hint) from None
+
+
+@dataclass(frozen=True)
+class _Position:
+    """One value position, for values of one type."""
+
+    construction: Construction
+    builder: RuleBuilder
+    source: int
+    type: str
+    after: Callable[[Residual], int]
+
+    def settle(self, mixed: Residual) -> Residual:
+        """``mixed`` with every ``Sat`` decided that the type alone decides."""
+        return self.decide(mixed, {sat: truth for sat in self.sats(mixed) if (truth := self.expanded(sat)) in (FALSE, TRUE)})
+
+    def decide(self, mixed: Residual, truths: dict[int, int]) -> Residual:
+        if not truths:
+            return mixed
+        memo: dict[int, int] = {}
+        return tuple(self.construction.formulas.substitute(formula, lambda atom: truths.get(atom, atom), memo) for formula in mixed)
+
+    def sats(self, mixed: Residual) -> list[int]:
+        found = set().union(*(self.construction.formulas.atoms(formula) for formula in mixed))
+        return sorted(atom for atom in found if self.construction.is_sat(atom))
+
+    def expanded(self, sat: int) -> int:
+        return self.construction.expander.restrict(sat, self.type)
+
+    # ---- by type
+
+    def read(self, mixed: Residual) -> None:
+        if self.type == "null":
+            self.builder.literal(self.source, b"null", self.after(mixed))
+        elif self.type == "boolean":
+            self._boolean(mixed)
+        elif self.type in ("number", "string") and len(self.sats(mixed)) > _FEW:
+            self._classified(mixed)
+        else:
+            self._conditional(mixed)
+
+    def _boolean(self, mixed: Residual) -> None:
+        formulas = self.construction.formulas
+        for value, text in ((True, b"true"), (False, b"false")):
+            def final(atom: int, value: bool = value) -> int:
+                return TRUE if formulas.payload(atom) == atoms.BooleanIs(value) else FALSE
+            truths = {sat: formulas.substitute(self.expanded(sat), final) for sat in self.sats(mixed)}
+            residual = self.decide(mixed, truths)
+            if any(residual):
+                self.builder.literal(self.source, text, self.after(residual))
+
+    def _classified(self, mixed: Residual) -> None:
+        """A scalar that many subschemas look at: one product DFA labelled by what remains."""
+        sats = self.sats(mixed)
+        residuals: dict[Residual, int] = {}
+
+        def label(truths: tuple[int, ...]) -> int:
+            residual = self.decide(mixed, dict(zip(sats, truths, strict=True)))
+            return residuals.setdefault(residual, len(residuals)) if any(residual) else -1
+
+        scalars = self.construction.scalars
+        dfa = scalars.classified(self.type, tuple(self.expanded(sat) for sat in sats), label)
+        targets = [self.after(residual) for residual in residuals]
+        if not targets:
+            return
+        if self.type == "string":
+            self._quoted(dfa, targets)
+        else:
+            self.builder.scan(self.source, dfa, targets)
+
+    def _conditional(self, mixed: Residual) -> None:
+        construction = self.construction
+        outcomes = construction.formulas.outcomes(mixed, construction.is_sat, construction.shannon)
+        restricted = [(residual, construction.expander.restrict(condition, self.type)) for residual, condition in outcomes.items()]
+        alive = [(residual, condition) for residual, condition in restricted if condition != FALSE]
+        if not alive:
+            return
+        conditions, targets = tuple(condition for _, condition in alive), [self.after(residual) for residual, _ in alive]
+        if self.type == "number":
+            self.builder.scan(self.source, construction.scalars.numbers(conditions), targets)
+        elif self.type == "string":
+            self._string(conditions, targets)
+        else:
+            order = self.order(conditions, mixed) if self.type == "object" else ()
+            self.builder.call(self.source, construction.rule((self.type, conditions, order), self.name(mixed)), targets)
+
+    def _string(self, conditions: tuple[int, ...], targets: list[int]) -> None:
+        construction = self.construction
+        bounds = construction.scalars.length_bounds(conditions[0]) if len(conditions) == 1 else None
+        if bounds is not None:
+            opened = self.builder.node()
+            self.builder.byte(self.source, 0x22, 0x22, opened)
+            counted_string(construction, self.builder, opened, bounds, targets[0])
+            return
+        dfa = construction.scalars.strings(conditions)
+        if dfa.states > _LARGE_STRING:
+            self.builder.call(self.source, construction.rule(("string", conditions, ()), self.builder.name), targets)
+        else:
+            self._quoted(dfa, targets)
+
+    def _quoted(self, dfa: Dfa, targets: list[int]) -> None:
+        opened = self.builder.node()
+        self.builder.byte(self.source, 0x22, 0x22, opened)
+        self.builder.scan(opened, dfa, targets)
+
+    # ---- names
+
+    def order(self, conditions: tuple[int, ...], mixed: Residual) -> tuple[str, ...]:
+        """The property names that an object's ``conditions`` look at, in order of appearance in the schemas behind ``mixed``."""
+        construction = self.construction
+        mentioned = construction.mentioned.get(conditions)
+        if mentioned is None:
+            formulas = construction.formulas
+            used = sorted(set().union(*(formulas.atoms(condition) for condition in conditions)))
+            names = [key for atom in used for key in _names_of(formulas.payload(atom))]
+            names += [key for payload in construction.operators(conditions) for key in covered_names(payload.coverage)]
+            mentioned = construction.mentioned[conditions] = dict.fromkeys(names)
+        if not mentioned:
+            return ()
+        orders = (construction.expander.key_order(schema) for schema in self._schemas(mixed))
+        appearing = merged_order([key for key in order if key in mentioned] for order in orders)
+        return tuple({**dict.fromkeys(appearing), **mentioned})
+
+    def name(self, mixed: Residual) -> str:
+        """Where in the document the value's first undecided schema stands."""
+        schemas = self._schemas(mixed)
+        return self.construction.expander.document.schemas[schemas[0]].pointer if schemas else self.builder.name
+
+    def _schemas(self, mixed: Residual) -> list[int]:
+        payloads = map(self.construction.formulas.payload, self.sats(mixed))
+        return [payload.schema for payload in payloads if isinstance(payload, atoms.Sat)]
+
+
+def _names_of(payload: object) -> list[str]:
+    if isinstance(payload, atoms.Members):
+        return [key for key, _ in payload.properties]
+    return [payload.key] if isinstance(payload, atoms.Has) else []
