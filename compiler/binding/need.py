@@ -181,10 +181,12 @@ class _System:
         dirty = np.zeros(self.dead + 1, np.bool_)
         dirty[changed] = True
         reopened: Bool = np.asarray(dirty[self.landing].any(axis=0))
-        stale = dirty[self._inner] | reopened[self._outer]
+        stale = np.flatnonzero(dirty[self._inner] | reopened[self._outer])
+        stale = stale[np.argsort(self._outer[stale], kind="stable")]
+        sites, starts = np.unique(self._outer[stale], return_index=True)
         improved = [changed[:0]]
-        for site in np.unique(self._outer[stale]).tolist():
-            frames = stale & (self._outer == site)
+        for site, low, high in zip(sites.tolist(), starts.tolist(), [*starts[1:].tolist(), len(stale)], strict=False):
+            frames = stale[low:high]
             offered = _around(costs[self._inner[frames], :-1], costs[self.landing[:, site]])
             improved.append(self._lower(costs, self._frame[frames], offered))
         return np.concatenate(improved)
@@ -227,7 +229,8 @@ def _undominated(leave: Int32, costs: Int32, landing: Int32) -> npt.NDArray[np.i
         costs: ``[values, kinds + 1]``.
         landing: ``[kinds, sites]``, value after each kind lands at each site.
     """
-    kept = np.flatnonzero((leave < UNREACHABLE).any(axis=0) & (costs[landing] < UNREACHABLE).any(axis=(1, 2)))
+    finite: Bool = np.asarray((costs < UNREACHABLE).any(axis=1))
+    kept = np.flatnonzero((leave < UNREACHABLE).any(axis=0) & finite[landing].any(axis=1))
     if not len(kept):
         return kept
     reached, place = np.unique(landing[kept], return_inverse=True)
