@@ -5,13 +5,13 @@
 DIR holds one folder a tokenizer (``tokenizer.json`` and what lies beside it). For each grammar, at N sampled prefixes (500; 25 of three
 grammars with ``--quick``):
 
-* *masks*: ``fill_next_token_bitmask`` against ``TrieWalk``, which reads the bytes of all tokens through the bare machine and knows nothing
-  of actions. Every (prefix, token) pair counts, tokens without bytes and stop tokens included.
+* *masks*: ``fill_next_token_bitmask`` against ``TrieWalk``, (``trie_walk.py``), which reads the bytes of all tokens through the bare
+  machine and knows nothing of actions. Every (prefix, token) pair counts, tokens without bytes and stop tokens included.
 * *tokens*: 20 allowed tokens lead where ``stcc.compiler.stepping`` says, byte by byte, and are undone; 20 others are refused.
 * *forced*: ``forced_bytes`` is the machine's chain, ``forced_tokens`` spells a prefix of it.
 
-Prefixes come from random outputs cut into random tokens (half), and from walks that take, at each step, a random one of the configurations
-that any token leads to (half): those close, open and reopen several levels at once.
+Prefixes come from random outputs cut into random tokens, and from walks on from there that take, at each step, a random one of the
+configurations that any token leads to: those open, close and reopen several levels at once.
 
 * *canonical*, on random outputs: at each boundary between the tokenizer's own tokens, what is forced must be what the tokenizer has
   there (Theorem 20). ``unasked`` of the outputs' tokens are written that way; ``cut`` tokens are shorter than the boundary cover, so that
@@ -27,7 +27,6 @@ import itertools
 import json
 import sys
 import time
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -35,11 +34,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from trie_walk import TrieWalk, random_tokens, tokens_by_bytes
 
 from stcc.compiler import Options, bind, compile_json_schema, vocabulary_from_tokenizer
-from stcc.compiler.stepping import Configuration, initial, may_end, run, step
+from stcc.compiler.stepping import Configuration, initial, may_end, run
 from stcc.formats import Artifact, Vocabulary
-from stcc.formats.machine import Machine
 from stcc.runtime import Grammar, Matcher, allocate_token_bitmask, load
 from stcc.runtime.sampling import Walker
 from stcc.runtime.seam import compile_file
@@ -54,12 +53,9 @@ TOKENS = 20
 """Allowed tokens, and refused ones, tried at each prefix."""
 CANONICAL_TEXTS = 25
 FREE_STEPS = 24
+DRAWS, SHORT = 40, 16
 CUTS = 10
 """Prefixes taken from one random output."""
-MOST_CONFIGURATIONS = 50_000
-"""Configurations that a walk remembers before it starts afresh."""
-LONGEST_TOKEN = 48
-"""Longest token, in bytes, that random tokenizations use."""
 
 OPEN_OBJECT: dict[str, Any] = {
     "type": "object", "required": ["id"],
@@ -89,75 +85,6 @@ def grammars() -> dict[str, Artifact]:
     found["long string"] = compile_json_schema(LONG_STRING)
     found["semver"] = compile_file(ROOT / "samples/semver.regex")
     return found
-
-
-class TrieWalk:
-    """Where every token of a vocabulary leads from a configuration, by reading bytes: the trie, level by level, on numbered configurations.
-
-    ``next[number, class]`` is filled by ``stcc.compiler.stepping.step`` when first needed (-2), -1 is dead. Nothing here is specific to a
-    state, a stack depth or a binding. Cost: a few milliseconds for 300,000 trie nodes.
-    """
-
-    def __init__(self, machine: Machine, vocabulary: Vocabulary) -> None:
-        self.machine, self.vocabulary = machine, vocabulary
-        self._column = machine.byte_class[vocabulary.trie_byte].astype(np.intp)
-        self._byte = [int(np.flatnonzero(machine.byte_class == column)[0]) if (machine.byte_class == column).any() else -1
-                      for column in range(machine.classes)]
-        self._sizes = np.bincount(machine.byte_class, minlength=machine.classes)
-        self._forget()
-
-    def _forget(self) -> None:
-        self.configurations: list[Configuration] = []
-        self._numbers: dict[Configuration, int] = {}
-        self._next = np.full((256, self.machine.classes), -2, np.int32)
-
-    def number(self, configuration: Configuration) -> int:
-        """The number of a configuration."""
-        number = self._numbers.setdefault(configuration, len(self.configurations))
-        if number == len(self.configurations):
-            self.configurations.append(configuration)
-            if number == len(self._next):
-                self._next = np.concatenate([self._next, np.full_like(self._next, -2)])
-        return number
-
-    def reach(self, configuration: Configuration) -> Int32:
-        """For each spelled token, in byte order, the number of the configuration it leads to, -1 if it is refused. int32 ``[spelled]``."""
-        if len(self.configurations) > MOST_CONFIGURATIONS:
-            self._forget()
-        vocabulary = self.vocabulary
-        reached = np.full(vocabulary.nodes, -1, np.int32)
-        reached[0] = self.number(configuration)
-        for low, high in itertools.pairwise(vocabulary.trie_levels[1:].tolist()):
-            above = reached[vocabulary.trie_parent[low:high]]
-            alive = np.flatnonzero(above >= 0)
-            if not len(alive):
-                break
-            reached[low + alive] = self._after(above[alive], self._column[low + alive])
-        return reached[vocabulary.token_node]
-
-    def _after(self, sources: Int32, columns: npt.NDArray[np.intp]) -> Int32:
-        """The configurations after one byte each."""
-        unknown = np.flatnonzero(self._next[sources, columns] == -2)
-        if len(unknown):
-            for pair in np.unique(sources[unknown].astype(np.int64) * self.machine.classes + columns[unknown]).tolist():
-                source, column = divmod(pair, self.machine.classes)
-                following = step(self.machine, self.configurations[source], self._byte[column])
-                number = -1 if following is None else self.number(following)
-                self._next[source, column] = number
-        found: Int32 = self._next[sources, columns]
-        return found
-
-    def chain(self, configuration: Configuration) -> bytes:
-        """The bytes that must follow, up to the first choice or possible end."""
-        columns, text = np.flatnonzero(self._sizes), bytearray()
-        while not may_end(self.machine, configuration):
-            following = self._after(np.full(len(columns), self.number(configuration), np.int32), columns)
-            alive = columns[following >= 0]
-            if self._sizes[alive].sum() != 1:
-                break
-            text.append(self._byte[int(alive[0])])
-            configuration = self.configurations[int(following[following >= 0][0])]
-        return bytes(text)
 
 
 @dataclass
@@ -209,9 +136,13 @@ class Comparison:
         self._seen: set[Configuration] = set()
 
     def output(self) -> bytes:
-        """One random valid output, half the time the longest of several: where scalars are valid, most outputs are one."""
-        most = int(self.rng.choice([40, 150, 400]))
-        return max((self._walker.output(self.rng, most) for _ in range(int(self.rng.choice([1, 5])))), key=len)
+        """One random valid output, drawn again while it is very short: where scalars are valid, most outputs are one."""
+        most, text = int(self.rng.choice([40, 150, 400])), b""
+        for _ in range(DRAWS):
+            text = self._walker.output(self.rng, most)
+            if len(text) >= SHORT:
+                break
+        return text
 
     def masks(self, prefixes: int) -> None:
         """Compare at ``prefixes`` prefixes."""
@@ -223,38 +154,49 @@ class Comparison:
 
     def _cut_output(self) -> Iterator[tuple[Matcher, Configuration]]:
         """Some prefixes of a random output, cut into random tokens; half the time its end is one of them."""
-        text = self.output()
-        tokens = random_tokens(text, self._spelled, self.rng)
+        tokens = random_tokens(self.output(), self._spelled, self.rng)
         chosen = set(self.rng.integers(0, len(tokens) + 1, CUTS).tolist()) | ({len(tokens)} if self.rng.random() < 0.5 else set())
-        matcher, configuration = self.grammar.matcher(), initial(self.machine)
-        for place in range(len(tokens) + 1):
+        matcher: Matcher = self.grammar.matcher()
+        configuration: Configuration | None = initial(self.machine)
+        for place, token in enumerate([*tokens, -1]):
+            if configuration is None:
+                return
             if place in chosen:
                 yield matcher, configuration
-            if place < len(tokens):
-                after = run(self.machine, self.vocabulary.token(tokens[place]), configuration)
-                if after is None or not matcher.accept_token(tokens[place]):
-                    self.count.token_wrong += 1
-                    self.count.note(f"token {tokens[place]} of {text!r} refused at token {place}")
-                    return
-                configuration = after
+            if token >= 0:
+                configuration = self._accept(matcher, configuration, token)
 
     def _free(self) -> Iterator[tuple[Matcher, Configuration]]:
-        """A walk over configurations: each one that some token leads to is as likely as any other, or half the time each deepest one."""
-        matcher, configuration = self.grammar.matcher(), initial(self.machine)
-        for _ in range(FREE_STEPS):
+        """A walk from somewhere in a random output: each configuration that some token leads to is as likely as the next.
+
+        At first it often goes to the deepest ones, so that there is something to close.
+        """
+        tokens, matcher = random_tokens(self.output(), self._spelled, self.rng), self.grammar.matcher()
+        configuration: Configuration | None = initial(self.machine)
+        for token in tokens[:int(self.rng.integers(len(tokens)))]:
+            configuration = configuration and self._accept(matcher, configuration, token)
+        for place in range(FREE_STEPS):
+            if configuration is None:
+                return
             yield matcher, configuration
             reached = self._walk.reach(configuration)
             landings = np.unique(reached[reached >= 0])
             if not len(landings):
                 return
             depths = np.array([len(self._walk.configurations[landing].stack) for landing in landings.tolist()])
-            landing = self.rng.choice(landings if self.rng.random() < 0.5 else landings[depths == depths.max()])
+            deep = self.rng.random() < (0.6 if 2 * place < FREE_STEPS else 0.2)
+            landing = self.rng.choice(landings[depths == depths.max()] if deep else landings)
             token = int(self.vocabulary.byte_order[self.rng.choice(np.flatnonzero(reached == landing))])
-            configuration = self._walk.configurations[int(landing)]
-            if not matcher.accept_token(token):
-                self.count.token_wrong += 1
-                self.count.note(f"token {token} refused before {configuration}")
-                return
+            configuration = self._accept(matcher, configuration, token)
+
+    def _accept(self, matcher: Matcher, configuration: Configuration, token: int) -> Configuration | None:
+        """Where an allowed token leads; None, and a difference, if the matcher refuses it."""
+        after = run(self.machine, self.vocabulary.token(token), configuration)
+        if after is None or not matcher.accept_token(token):
+            self.count.token_wrong += 1
+            self.count.note(f"token {token} {self.vocabulary.token(token)!r} refused at {configuration}")
+            return None
+        return after
 
     def _at(self, matcher: Matcher, configuration: Configuration) -> None:
         """Everything that is compared at one prefix."""
@@ -361,25 +303,6 @@ class Comparison:
                 count.token_wrong += 1
                 count.note(f"the tokenizer's token {token} of {text!r} is refused")
                 return
-
-
-def tokens_by_bytes(vocabulary: Vocabulary) -> dict[bytes, list[int]]:
-    """The tokens that spell each byte string, by its first bytes."""
-    found: dict[bytes, list[int]] = defaultdict(list)
-    for token in vocabulary.byte_order.tolist():
-        found[vocabulary.token(token)].append(token)
-    return dict(found)
-
-
-def random_tokens(text: bytes, spelled: dict[bytes, list[int]], rng: np.random.Generator) -> list[int]:
-    """``text`` cut into random tokens: at each place any token that the rest starts with, long or short."""
-    tokens, place = [], 0
-    while place < len(text):
-        choices = [text[place:end] for end in range(place + 1, min(place + LONGEST_TOKEN, len(text)) + 1) if text[place:end] in spelled]
-        piece = choices[int(rng.integers(len(choices)))]
-        tokens.append(int(rng.choice(spelled[piece])))
-        place += len(piece)
-    return tokens
 
 
 def compare(artifact: Artifact, vocabulary: Vocabulary, tokenizer: Any, prefixes: int, texts: int, seed: int = 0) -> Count:
