@@ -126,6 +126,71 @@ def test_free_keys_cannot_spell_declared_ones() -> None:
         assert stepping.accepts(machine, text), text
 
 
+def test_any_order() -> None:
+    schema = {"properties": {"a": {"type": "integer"}, "b": {"type": "null"}, "c": {}}, "required": ["a", "b"], "maxProperties": 3}
+    declared, free = machine_of(schema), machine_of(schema, property_order="any")
+    for text, in_declared, in_any in ((b'{"a":1,"b":null}', True, True), (b'{"b":null,"a":1}', False, True), (b'{"x":1,"b":null,"a":1}', False, True),
+                                      (b'{"b":null,"x":0,"a":1,"c":1}', False, False), (b'{"b":null,"a":1,"b":null}', False, False), (b'{"b":null}', False, False)):
+        assert stepping.accepts(declared, text) == in_declared, text
+        assert stepping.accepts(free, text) == in_any, text
+    with pytest.raises(BudgetError) as caught:
+        machine_of({"properties": {f"p{i}": {} for i in range(16)}, "additionalProperties": False}, property_order="any")
+    assert "declared" in caught.value.hint
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(st.deferred(lambda: SCHEMAS), st.lists(st.deferred(lambda: VALUES), min_size=6, max_size=10))
+def test_any_order_accepts_as_written(schema: Any, values: list[Any]) -> None:
+    validator = jsonschema.Draft202012Validator(schema)
+    try:
+        machine = machine_of(json.dumps(schema), property_order="any")
+    except UnsatisfiableError:
+        assert not any(validator.is_valid(value) for value in values)
+        return
+    for value in values:
+        assert stepping.accepts(machine, spelled(value)) == validator.is_valid(value), (schema, value)
+
+
+def test_many_constants_are_told_apart_in_one_product() -> None:
+    tools = [{"type": "object", "properties": {"name": {"const": f"tool_{i}"}, "arguments": {"type": "object", "properties": {f"a{i}": {"type": "string"}},
+              "required": [f"a{i}"], "additionalProperties": False}}, "required": ["name", "arguments"], "additionalProperties": False} for i in range(25)]
+    machine = machine_of({"oneOf": tools})
+    assert stepping.accepts(machine, b'{"name":"tool_7","arguments":{"a7":"x"}}')
+    assert not stepping.accepts(machine, b'{"name":"tool_7","arguments":{"a8":"x"}}')
+
+
+UNEVALUATED: list[tuple[Any, list[Any], list[Any]]] = [
+    ({"properties": {"a": {}}, "unevaluatedProperties": False}, [{}, {"a": 1}], [{"b": 1}]),
+    ({"allOf": [{"properties": {"a": {}}}], "unevaluatedProperties": {"type": "null"}}, [{"a": 1, "b": None}], [{"b": 1}]),
+    ({"anyOf": [{"properties": {"a": {"type": "integer"}}, "required": ["a"]}, {"properties": {"b": {}}, "required": ["b"]}], "unevaluatedProperties": False},
+     [{"a": 1}, {"b": 1}, {"a": 1, "b": 1}], [{"a": "x"}, {"a": "x", "b": 1}, {"a": 1, "c": 1}, {}]),
+    ({"if": {"properties": {"k": {"const": 1}}, "required": ["k"]}, "then": {"properties": {"x": {}}}, "else": {"patternProperties": {"^y": {}}}, "unevaluatedProperties": False},
+     [{"k": 1, "x": 1}, {"yy": 1}], [{"k": 1, "y": 1}, {"k": 2, "y": 1}, {"x": 1}]),
+    ({"prefixItems": [{}], "contains": {"type": "null"}, "unevaluatedItems": {"type": "string"}}, [[1, None, "x"], [None]], [[1, 2, None], [1, "x"]]),
+    ({"anyOf": [{"prefixItems": [True, {"const": 1}]}, {"prefixItems": [True, True, {"const": 2}]}], "unevaluatedItems": False},
+     [[0, 1], [0, 1, 2], [0, 5, 2], [0]], [[0, 5, 3], [0, 1, 2, 4]]),
+    ({"$dynamicRef": "#node", "$defs": {"n": {"$dynamicAnchor": "node", "type": ["array", "null"], "items": {"$dynamicRef": "#node"}}}}, [None, [None, [None]]], [1, [1]]),
+]
+
+
+@pytest.mark.parametrize("number", range(len(UNEVALUATED)))
+def test_unevaluated_and_dynamic(number: int) -> None:
+    schema, good, bad = UNEVALUATED[number]
+    machine, validator = machine_of(schema), jsonschema.Draft202012Validator(schema)
+    for value in good + bad:
+        assert validator.is_valid(value) == (value in good), value
+        assert accepted(machine, value) == (value in good), value
+
+
+def test_unique_items_among_few() -> None:
+    machine = machine_of({"type": "array", "items": {"enum": [1, 1.0, "a", True, [1]]}, "uniqueItems": True, "minItems": 1})
+    for value, valid in (([1, "a"], True), ([1, 1], False), ([[1], True, 1, "a"], True), ([[1], [1]], False), ([True, 1], True), ([], False), (["a", 1, "a"], False)):
+        assert stepping.accepts(machine, spelled(value)) == valid, value
+    assert not stepping.accepts(machine, b"[1,1.0]")
+    small = machine_of({"items": {"enum": list(range(20))}, "uniqueItems": True, "maxItems": 2})
+    assert stepping.accepts(small, b"[3,4]") and not stepping.accepts(small, b"[3,3]")
+
+
 def test_integer_spellings() -> None:
     machine = machine_of({"type": "integer"})
     assert stepping.accepts(machine, b"10") and stepping.accepts(machine, b"1.0") and not stepping.accepts(machine, b"1.5")
@@ -144,6 +209,7 @@ def test_integer_spellings() -> None:
     ({"type": "string", "pattern": "("}, SourceError, "pattern"),
     ({"type": "string", "pattern": "(a)\\1"}, UnsupportedError, "pattern"),
     ({"type": "array", "uniqueItems": True}, UnsupportedError, "uniqueItems"),
+    ({"items": {"enum": list(range(40))}, "uniqueItems": True}, UnsupportedError, "uniqueItems"),
     ({"enum": []}, UnsatisfiableError, "#"),
     (False, UnsatisfiableError, "#"),
     ({"type": "object", "properties": {"x": {"enum": []}}, "required": ["x"]}, UnsatisfiableError, "#"),
@@ -217,6 +283,7 @@ def schemas(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         "minProperties": st.integers(0, 2), "maxProperties": st.integers(0, 2), "propertyNames": inner,
         "dependentRequired": st.dictionaries(NAMES, st.lists(NAMES, max_size=1), max_size=1), "dependentSchemas": st.dictionaries(NAMES, inner, max_size=1),
         "items": inner, "prefixItems": several, "minItems": st.integers(0, 2), "maxItems": st.integers(0, 2), "contains": inner, "maxContains": st.integers(1, 2),
+        "unevaluatedProperties": inner, "unevaluatedItems": inner,
         "anyOf": several, "oneOf": several, "allOf": several, "not": inner, "if": inner, "then": inner, "else": inner,
     }
     return st.dictionaries(st.sampled_from(sorted(keyword)), st.just(None), max_size=3).flatmap(

@@ -86,11 +86,21 @@ class _ArrayRule:
         if isinstance(payload, atoms.Contains):
             found = formulas.atom(atoms.Contains(payload.formula, payload.count - 1)) if payload.count > 1 else TRUE
             return formulas.if_then_else(payload.formula, found, atom)
+        if isinstance(payload, atoms.Unique):
+            return self.unique(atom, payload)
         return atom
+
+    def unique(self, atom: int, payload: atoms.Unique) -> int:
+        """The candidate that the item equals joins ``seen``; one that is there already makes it false."""
+        formulas, result = self.formulas, atom
+        for candidate in payload.candidates:
+            found = FALSE if candidate in payload.seen else formulas.atom(atoms.Unique(payload.candidates, payload.seen | {candidate}))
+            result = formulas.if_then_else(candidate, found, result)
+        return result
 
     def final(self, atom: int) -> int:
         """The value of ``atom`` when no item follows."""
-        return TRUE if isinstance(self.formulas.payload(atom), atoms.Items) else FALSE
+        return TRUE if isinstance(self.formulas.payload(atom), (atoms.Items, atoms.Unique)) else FALSE
 
 
 def array_rule(construction: Construction, key: RuleKey, name: str) -> Rule:

@@ -117,6 +117,14 @@ class Contains:
 
 
 @dataclass(frozen=True)
+class Unique:
+    """No two items are equal, given that all are among ``candidates`` (formulas "equals this constant"); those in ``seen`` occurred already."""
+
+    candidates: tuple[int, ...]
+    seen: frozenset[int]
+
+
+@dataclass(frozen=True)
 class Has:
     """A further member is called ``key``."""
 

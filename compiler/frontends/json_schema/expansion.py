@@ -8,6 +8,7 @@ unknown one is an annotation and is reported once.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 from stcc.compiler.errors import SourceError, UnsupportedError
 from stcc.compiler.frontends.json_schema import atoms
 from stcc.compiler.frontends.json_schema.document import Document, Schema, json_type
+from stcc.compiler.frontends.json_schema.constants import item_constants
 from stcc.compiler.frontends.json_schema.formula import FALSE, TRUE, Formulas
 from stcc.compiler.frontends.json_schema.unevaluated import unevaluated
 from stcc.compiler.scalars.formats import KNOWN_FORMATS
@@ -24,7 +26,8 @@ ANNOTATIONS = frozenset((
     "example", "deprecated", "readOnly", "writeOnly", "contentEncoding", "contentMediaType", "contentSchema", "minContains", "maxContains",
     "additionalItems", "then", "else",
 ))
-_ORDER = {"null": 0, "boolean": 1, "number": 2, "string": 3, "array": 4, "object": 5}
+UNIQUE_SETS = 2048
+"""Most sets of items seen that ``uniqueItems`` may track in one array."""
 
 
 class Expander:
@@ -376,7 +379,12 @@ class Expander:
         most = schema.contents.get("maxItems")
         if type_ != "array" or not value or (isinstance(most, int) and most <= 1):
             return TRUE
-        return self.leave(schema, keyword, "that all items differ is not enforced", "drop it, or bound the array with maxItems 1")
+        constants = item_constants(self.document, schema)
+        if constants is None or _subsets(len(constants), most) > UNIQUE_SETS:
+            return self.leave(schema, keyword, f"that all items differ is enforced for at most {UNIQUE_SETS:,} sets of items seen, so for few possible items",
+                              "list the items in an enum of ten values or fewer, bound the array with maxItems, or drop it")
+        candidates = tuple(self.sat(self.document.child(schema, {"const": constant}, keyword, index)) for index, constant in enumerate(constants))
+        return self.formulas.atom(atoms.Unique(candidates, frozenset()))
 
     # ---- order
 
@@ -421,6 +429,11 @@ class Expander:
         if keyword == "enum" and isinstance(value, list):
             return [name for item in value if isinstance(item, dict) for name in item]
         return []
+
+
+def _subsets(count: int, most: Any) -> int:
+    largest = min(count, most) if isinstance(most, int) else count
+    return sum(math.comb(count, size) for size in range(largest + 1)) if count <= 64 else UNIQUE_SETS + 1
 
 
 def merged_order(sequences: Iterable[Sequence[str]]) -> list[str]:

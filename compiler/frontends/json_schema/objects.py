@@ -1,16 +1,19 @@
 """Object rules by derivatives: read a member, and what remains is a formula over object atoms again.
 
-A state is (residual conditions, position): declared names come in order of appearance, so passing one by decides that it is absent;
-undeclared names come after all declared ones. The rule leaves through exit j at the ``}`` where condition j holds. Names are told apart by
+A state is (residual conditions, names passed). By default declared names come in order of appearance, so passing one by decides that it is
+absent, a position says which are passed, and undeclared names come after all declared ones. In any order, the set of names seen is
+tracked, up to a budget. The rule leaves through exit j at the ``}`` where condition j holds. Names are told apart by
 the key automaton: each declared name is its own class, undeclared ones are classed by the patterns and name conditions that look at them.
 """
 
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from stcc.compiler import algebra
 from stcc.compiler.dfa import Dfa
+from stcc.compiler.errors import BudgetError
 from stcc.compiler.frontends.json_schema import atoms
 from stcc.compiler.frontends.json_schema.construction import Construction, RuleKey
 from stcc.compiler.frontends.json_schema.formula import FALSE, TRUE
@@ -19,6 +22,8 @@ from stcc.compiler.frontends.json_schema.unevaluated import Unevaluated, covered
 from stcc.compiler.frontends.json_schema.values import read_value
 from stcc.compiler.ir import Rule, RuleBuilder
 
+ANY_ORDER_STATES = 4096
+"""Most states of one object whose names may come in any order: all sets of 12 names."""
 _State = tuple[tuple[int, ...], int]
 _NameClass = tuple[str | None, frozenset[str], frozenset[int]]
 """A class of names: the declared name or None, the patterns it matches, the name conditions (formulas) it satisfies."""
@@ -30,6 +35,7 @@ class _ObjectRule:
         self.builder = RuleBuilder(name, len(conditions))
         used = [self.formulas.payload(atom) for atom in sorted(set().union(*(self.formulas.atoms(c) for c in conditions)))]
         self.order = order
+        self.free_order = construction.expander.options.property_order == "any"
         self.has = [self.formulas.atom(atoms.Has(key)) for key in self.order]
         covered = [pattern for payload in construction.operators(conditions) for pattern in covered_patterns(payload.coverage)]
         self.patterns = sorted({pattern for payload in used if isinstance(payload, atoms.Members) for pattern, _ in payload.patterns} | {*covered})
@@ -91,19 +97,13 @@ class _ObjectRule:
 
     def state(self, node: int, after: int | None, state: _State) -> None:
         """What may follow at ``node``: the closing brace, or a member (behind a comma if ``after`` is a node)."""
-        conditions, position = state
-        declared = np.full(len(self.order), -1, np.int32)
-        for index in range(position, len(self.order)):
-            if not any(conditions):
-                break
-            declared[index] = self.member(conditions, index, index)
-            conditions = tuple(self.formulas.assign(formula, self.has[index], FALSE) for formula in conditions)
-        exit_ = self.construction.decided(conditions, self.final)
+        conditions, passed = state
+        declared, absent = (self.any_order if self.free_order else self.declared_order)(conditions, passed)
+        exit_ = self.construction.decided(absent, self.final)
         if exit_ >= 0:
             self.builder.byte(node, 0x7D, 0x7D, self.ends[exit_])
-        free: tuple[int, ...] = ()
-        if any(conditions):
-            free = tuple(self.member(conditions, len(self.order), ~number) for number in range(len(self.free_classes)))
+        undeclared = (conditions, passed) if self.free_order else (absent, len(self.order))
+        free = tuple(self.member(*undeclared, ~number) for number in range(len(self.free_classes))) if any(undeclared[0]) else ()
         entry = self.keys.place(declared, free)
         if entry >= 0:
             quoted = self.builder.node()
@@ -111,9 +111,30 @@ class _ObjectRule:
             self.builder.byte(behind, 0x22, 0x22, quoted)
             self.entries.append((quoted, entry))
 
-    def member(self, conditions: tuple[int, ...], position: int, number: int) -> int:
-        """The node after the closing quote of a name: declared name ``number``, or free class ``~number``; -1 if no value could follow."""
-        key = (conditions, position, number)
+    def declared_order(self, conditions: tuple[int, ...], position: int) -> tuple[npt.NDArray[np.int32], tuple[int, ...]]:
+        """Nodes after each declared name from ``position`` on, and the conditions once all of those names are passed by."""
+        declared = np.full(len(self.order), -1, np.int32)
+        for index in range(position, len(self.order)):
+            if not any(conditions):
+                break
+            declared[index] = self.member(conditions, index + 1, index)
+            conditions = tuple(self.formulas.assign(formula, self.has[index], FALSE) for formula in conditions)
+        return declared, conditions
+
+    def any_order(self, conditions: tuple[int, ...], seen: int) -> tuple[npt.NDArray[np.int32], tuple[int, ...]]:
+        """Nodes after each declared name not in the set ``seen`` (a bit each), and the conditions as they are."""
+        if len(self.after) > ANY_ORDER_STATES:
+            raise BudgetError(f"in any order, this object's {len(self.order)} properties need more than {ANY_ORDER_STATES:,} sets of names seen",
+                              pointer=self.builder.name, keyword="properties", hint="compile it with property_order='declared'")
+        declared = [-1 if seen >> index & 1 else self.member(conditions, seen | 1 << index, index) for index in range(len(self.order))]
+        return np.array(declared, np.int32), conditions
+
+    def member(self, conditions: tuple[int, ...], passed: int, number: int) -> int:
+        """The node after the closing quote of a name: declared name ``number``, or free class ``~number``; -1 if no value could follow.
+
+        ``passed`` belongs to the states after the member.
+        """
+        key = (conditions, passed, number)
         node = self.values.get(key)
         if node is None:
             name_class = self.declared[number] if number >= 0 else self.free_classes[~number]
@@ -121,9 +142,8 @@ class _ObjectRule:
             node = -1
             if any(mixed):
                 node = self.builder.node()
-                following = min(position + 1, len(self.order))
                 read_value(self.construction, self.builder, self.construction.separator(self.builder, node, b":"), mixed,
-                           lambda residual: self.after_member((residual, following)))
+                           lambda residual: self.after_member((residual, passed)))
             self.values[key] = node
         return node
 
