@@ -9,35 +9,57 @@ Output is deterministic, one item a line, meant to be read and diffed.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 
-from stcc.compiler.errors import SourceError
 from stcc.compiler.ir import Grammar
+from stcc.compiler.pipeline import Trace
 from stcc.formats import Artifact
 from stcc.formats.binding import EXPOSED, MOVE, Binding
 from stcc.formats.machine import Machine
+from stcc.formats.summary import printable
+
+Value = TypeVar("Value")
 
 
-def render(stage: str, trace: Any, artifact: Artifact) -> str:
-    """The text of ``stage`` (one of ``pipeline.STAGES``) of the compile that ``trace`` recorded."""
-    if stage == "machine":
-        return render_machine(artifact.machine)
-    if stage == "actions":
-        if not artifact.fingerprints:
-            raise SourceError("nothing is bound, so there are no actions", source="<options>", hint="pass --vocab or --tokenizer")
-        return "\n".join(render_binding(artifact.binding(fingerprint), artifact.machine) for fingerprint in artifact.fingerprints)
-    grammar = trace.values[stage]
-    assert isinstance(grammar, Grammar)
-    return render_grammar(grammar)
+class StageReached(Exception):  # noqa: N818 - not an error: the compile ends here because its user asked for it
+    """Ends a compile after the stage that is to be shown: later ones may be slow, or refuse what is under study."""
+
+
+class StageTrace(Trace):
+    """A trace that raises StageReached once ``last`` is recorded; ``actions``, which runs once a vocabulary, runs for all of them."""
+
+    def __init__(self, last: str) -> None:
+        super().__init__()
+        self.last = last
+
+    def stage(self, name: str, run: Callable[[], Value]) -> Value:
+        """Run one stage under ``name``."""
+        value = super().stage(name, run)
+        if name == self.last and name != "actions":
+            raise StageReached
+        return value
+
+
+def render(trace: Trace, stage: str) -> str:
+    """The text of ``stage`` (one of ``pipeline.STAGES``), which ``trace`` has recorded. KeyError if it has not."""
+    value: Any = trace.values[stage]
+    if isinstance(value, Grammar):
+        return render_grammar(value)
+    if isinstance(value, Machine):
+        return render_machine(value)
+    assert isinstance(value, Artifact)
+    return "\n".join(render_binding(value.binding(fingerprint), value.machine) for fingerprint in value.fingerprints)
 
 
 def render_grammar(grammar: Grammar) -> str:
     """Rules as graphs."""
     lines = []
     for number, rule in enumerate(grammar.rules):
-        lines.append(f"rule {number}{' (root)' if number == grammar.root else ''}  {rule.name}  {rule.nodes} nodes, {rule.exit_count} exits")
+        root = " (root)" if number == grammar.root else ""
+        lines.append(f"rule {number}{root}  {printable(rule.name)}  {rule.nodes} nodes, {rule.exit_count} exits")
         lines += [f"  {source} -{_bytes(low, high)}-> {target}" for source, low, high, target in rule.bytes_.tolist()]
         lines += [f"  {source} -> {target}" for source, target in rule.epsilons.tolist()]
         lines += [f"  {block.base}..{block.base + block.dfa.states - 1} embeds a DFA of {block.dfa.states} states" for block in rule.blocks]
@@ -49,7 +71,8 @@ def render_grammar(grammar: Grammar) -> str:
 def render_machine(machine: Machine) -> str:
     """States, one line each: what every byte does there."""
     members = [np.flatnonzero(machine.byte_class == number) for number in range(machine.classes)]
-    lines = [f"{machine.states} states, {machine.classes} classes, {len(machine.edge_target)} enter edges, {machine.sites} call sites, start {machine.start}"]
+    lines = [f"{machine.states} states, {machine.classes} classes, {len(machine.edge_target)} enter edges, {machine.sites} call sites, "
+             f"start {machine.start}"]
     for state, row in enumerate(machine.table.tolist()):
         marks = (" accepting" if machine.accepting[state] else "") + (f" exit {machine.exits[state]}" if machine.exits[state] >= 0 else "")
         targets: dict[int, list[int]] = {}
@@ -64,7 +87,8 @@ def render_machine(machine: Machine) -> str:
 
 def render_binding(binding: Binding, machine: Machine) -> str:
     """Per state the live actions and their values."""
-    lines = [f"vocabulary {binding.fingerprint}: {binding.actions} actions, {len(binding.run_starts)} runs, {len(binding.row_actions)} entries"]
+    lines = [f"vocabulary {binding.fingerprint}: {binding.actions} actions, {len(binding.run_starts)} runs, "
+             f"{len(binding.row_actions)} entries"]
     for state in range(machine.states):
         low, high = binding.row_offsets[state], binding.row_offsets[state + 1]
         entries = zip(binding.row_actions[low:high].tolist(), binding.row_values[low:high].tolist(), strict=True)

@@ -45,16 +45,7 @@ MAX_SEED = (1 << 31) - 1
 
 
 class DecodeError(ConstraintError):
-    """A generation that cannot start or go on as asked.
-
-    Attributes:
-        message: what is wrong, one sentence.
-        hint: what to do next, one sentence.
-    """
-
-    def __init__(self, message: str, hint: str) -> None:
-        self.message, self.hint = message, hint
-        super().__init__(f"{message} ({hint})")
+    """A generation that cannot start or go on as asked."""
 
 
 class EmptyPromptError(DecodeError):

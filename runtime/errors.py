@@ -8,7 +8,20 @@ from __future__ import annotations
 
 
 class ConstraintError(ValueError):
-    """A call that the runtime cannot answer as asked. Base of the errors below."""
+    """A call that the runtime cannot answer as asked. Base of the errors below.
+
+    Attributes:
+        message: what is wrong, one sentence.
+        hint: what to do next, one sentence; empty where the message says it all.
+    """
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        self.message, self.hint = message, hint
+        super().__init__(f"{message} ({hint})" if hint else message)
+
+    def to_dict(self) -> dict[str, str]:
+        """The error as plain data, for ``--json``."""
+        return {"error": type(self).__name__, "message": self.message, "hint": self.hint}
 
 
 class TokenOutOfRange(ConstraintError):  # noqa: N818 - named for what happened, as VocabularyMismatch is
@@ -21,8 +34,8 @@ class TokenOutOfRange(ConstraintError):  # noqa: N818 - named for what happened,
 
     def __init__(self, token_id: int, size: int) -> None:
         self.token_id, self.size = token_id, size
-        super().__init__(f"token id {token_id} is not in the vocabulary: ids run from 0 to {size - 1} "
-                         "(is the model's vocabulary the one the artifact is bound to?)")
+        super().__init__(f"token id {token_id} is not in the vocabulary: ids run from 0 to {size - 1}",
+                         "is the model's vocabulary the one the artifact is bound to?")
 
 
 class BudgetTooSmall(ConstraintError):  # noqa: N818
@@ -35,7 +48,7 @@ class BudgetTooSmall(ConstraintError):  # noqa: N818
 
     def __init__(self, max_tokens: int, need: int) -> None:
         self.max_tokens, self.need = max_tokens, need
-        super().__init__(f"no valid output fits in {max_tokens} tokens: the shortest needs {need} (raise max_tokens to at least {need})")
+        super().__init__(f"no valid output fits in {max_tokens} tokens: the shortest needs {need}", f"raise max_tokens to at least {need}")
 
 
 class BitmaskError(ConstraintError):
@@ -46,8 +59,8 @@ class VocabularyRequired(ConstraintError):  # noqa: N818
     """A question about tokens asked of a grammar that was loaded without a vocabulary."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"{name or 'the grammar'} was loaded without a vocabulary, so it knows bytes only "
-                         "(give one: load(source, vocabulary=Vocabulary.load('model.stv')))")
+        super().__init__(f"{name or 'the grammar'} was loaded without a vocabulary, so it knows bytes only",
+                         "give one: load(source, vocabulary=Vocabulary.load('model.stv'))")
 
 
 class RollbackError(ConstraintError):

@@ -157,7 +157,7 @@ class Walker:
         stacks, (state, level) = self._stacks, self._stacks.start()
         shortest = self._needs.need(state, level)
         if shortest >= UNREACHABLE:
-            raise ConstraintError("no output is valid: the machine accepts nothing (compile the source again)")
+            raise ConstraintError("no output is valid: the machine accepts nothing", "compile the source again")
         left = max(max_bytes, shortest)
         text = bytearray()
         while state >= 0:

@@ -6,17 +6,13 @@ The compiler is imported when a function is called, so that decoding with bound 
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stcc.formats import Artifact, Vocabulary
-from stcc.runtime.errors import ConstraintError
+from stcc.formats.container import MAGIC
 
 if TYPE_CHECKING:
     from stcc.compiler.options import Options
-
-KINDS = {".schema.json": "json_schema", ".json": "json_schema", ".regex": "regex"}
-"""File name endings and the kind of source they stand for."""
 
 
 def bind_artifact(artifact: Artifact, vocabulary: Vocabulary) -> Artifact:
@@ -40,15 +36,12 @@ def vocabulary_from_tokenizer(source: Any) -> Vocabulary:
     return prepare(source)
 
 
-def source_kind(path: str | os.PathLike[str]) -> str:
-    """The kind of source that a file name announces: ``artifact``, or a value of ``KINDS``. ConstraintError if it announces none."""
-    name = os.fspath(path)
-    if name.endswith(".stc"):
-        return "artifact"
-    for ending, kind in KINDS.items():
-        if name.endswith(ending):
-            return kind
-    raise ConstraintError(f"{name}: what is it? Known endings are .stc, {', '.join(KINDS)}")
+def is_artifact(path: str | os.PathLike[str]) -> bool:
+    """Whether a file is meant to be compiled already: it is called ``.stc``, or begins as stcc's files do. OSError if it cannot be read."""
+    if os.fspath(path).endswith(".stc"):
+        return True
+    with open(path, "rb") as file:
+        return file.read(len(MAGIC)) == MAGIC
 
 
 def compile_file(path: str | os.PathLike[str], *, options: Options | None = None, kind: str | None = None) -> Artifact:
@@ -57,26 +50,15 @@ def compile_file(path: str | os.PathLike[str], *, options: Options | None = None
     Args:
         path: the file.
         options: compile options; unused for a ``.stc``.
-        kind: ``json_schema``, ``regex`` or ``artifact``; by default what the name announces.
+        kind: ``json_schema``, ``regex`` or ``artifact``; by default what ``is_artifact`` and the name say.
 
     Raises:
-        ConstraintError: the kind is not known.
         FormatError: a broken ``.stc``.
-        CompileError: a source that cannot be compiled.
+        CompileError: a source that cannot be compiled, or whose kind is not known.
         OSError: the file cannot be read.
     """
-    kind = kind or source_kind(path)
-    if kind == "artifact":
+    if kind == "artifact" or (kind is None and is_artifact(path)):
         return Artifact.load(path)
-    from stcc.compiler.errors import SourceError
-    from stcc.compiler.pipeline import compile_json_schema, compile_regex
+    from stcc.compiler.sources import compile_source
 
-    try:
-        text = Path(path).read_bytes().decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise SourceError(f"the file is not UTF-8 at byte {error.start}", source=os.fspath(path), hint="save it as UTF-8") from None
-    if kind == "json_schema":
-        return compile_json_schema(text, options=options, source=os.fspath(path))
-    if kind == "regex":
-        return compile_regex(text.removesuffix("\n").removesuffix("\r"), options=options, source=os.fspath(path))
-    raise ConstraintError(f"there is no kind of source called {kind!r}; known are artifact, json_schema, regex")
+    return compile_source(path, kind, options)

@@ -7,26 +7,41 @@ from pathlib import Path
 
 import click
 from rich.console import Console
+from rich.table import Table
 
+from stcc.compiler.commands.outputs import check_target, plain_console, write_output
 from stcc.compiler.vocabularies import vocabulary_from_tokenizer
+from stcc.formats.summary import printable
+
+WIDEST_HEAD = 1 << 24
+"""Largest width taken: many times any model's."""
 
 
 @click.command("vocab")
 @click.argument("tokenizer")
 @click.option("-o", "--output", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The .stv file to write.")
-@click.option("--size", type=click.IntRange(1), default=None, help="Width of the model's head, where it is padded beyond the tokenizer.")
-@click.option("--stop", "stops", multiple=True, help="A stop token, by text or number; repeatable. Default: what the tokenizer's files say.")
+@click.option("--size", type=click.IntRange(1, WIDEST_HEAD), default=None,
+              help="Width of the model's head, where it is padded beyond the tokenizer.")
+@click.option("--stop", "stops", multiple=True,
+              help="A stop token, by text or number; repeatable. Default: what the tokenizer's files say.")
 @click.option("--json", "as_json", is_flag=True, help="Report as one JSON object.")
-def vocab_command(tokenizer: str, output: Path, size: int | None, stops: tuple[str, ...], as_json: bool) -> None:
+@click.pass_obj
+def vocab_command(console: Console, tokenizer: str, output: Path, size: int | None, stops: tuple[str, ...], as_json: bool) -> None:
     """Pack TOKENIZER (a tokenizer.json, a folder or a hub name) into a .stv file."""
-    with Console(stderr=True).status(f"packing {tokenizer}"):
-        named = [int(stop) if stop.isdigit() else stop for stop in stops]
+    check_target(output, [Path(tokenizer)] if Path(tokenizer).is_file() else [])
+    with console.status(f"packing {printable(tokenizer)}"):
+        named = [int(stop) if stop.isascii() and stop.isdigit() else stop for stop in stops]
         vocabulary = vocabulary_from_tokenizer(tokenizer, size=size, stop_tokens=named or None)
-        vocabulary.save(output)
-    report = {"file": str(output), "bytes": output.stat().st_size, "size": vocabulary.size, "fingerprint": vocabulary.fingerprint,
-              "stop_token_ids": list(vocabulary.stop_token_ids), "name": vocabulary.name}
+        data = vocabulary.to_bytes()
+        write_output(output, data)
+    report = {"file": str(output), "kind": "vocabulary", "name": vocabulary.name, "bytes": len(data), "size": vocabulary.size,
+              "fingerprint": vocabulary.fingerprint, "stop_token_ids": list(vocabulary.stop_token_ids)}
     if as_json:
         click.echo(json.dumps(report))
         return
-    click.echo(f"{output}: {vocabulary.size:,} tokens, stop tokens {', '.join(map(str, vocabulary.stop_token_ids))}, {report['bytes']:,} bytes")
-    click.echo(f"fingerprint {vocabulary.fingerprint}")
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_row("file", f"{printable(str(output))}  ({len(data):,} bytes)")
+    table.add_row("tokens", f"{vocabulary.size:,}")
+    table.add_row("stop tokens", ", ".join(map(str, vocabulary.stop_token_ids)))
+    table.add_row("fingerprint", vocabulary.fingerprint)
+    plain_console().print(table)

@@ -13,8 +13,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from stcc.runtime.errors import ConstraintError
-
 if TYPE_CHECKING:
     from stcc.runtime.decode import Generation
     from stcc.runtime.models import LoadedModel
@@ -57,16 +55,12 @@ def run_command(file: Path, model: str, prompt: str | None, prompt_file: Path | 
     if (prompt is None) == (prompt_file is None):
         raise click.UsageError("give one of --prompt and --prompt-file")
     text = prompt if prompt_file is None else _read(prompt_file)
-    try:
-        options = {"max_tokens": max_tokens, "temperature": temp, "top_p": top_p, "seed": seed}
-        loaded, generation = _start(file, model, text or "", raw, options)
-        if as_json:
-            generation.finish()
-        else:
-            show_spans(generation)
-    except ConstraintError as error:
-        _refuse(error, as_json)
-        return
+    options = {"max_tokens": max_tokens, "temperature": temp, "top_p": top_p, "seed": seed}
+    loaded, generation = _start(file, model, text or "", raw, options)
+    if as_json:
+        generation.finish()
+    else:
+        show_spans(generation)
     report = run_report(generation, loaded.name)
     if as_json:
         click.echo(json.dumps(report, ensure_ascii=False))
@@ -83,14 +77,6 @@ def _read(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise click.BadParameter(f"{path} is not UTF-8 text (byte {error.start})", param_hint="--prompt-file") from None
-
-
-def _refuse(error: ConstraintError, as_json: bool) -> None:
-    if as_json:
-        click.echo(json.dumps({"error": type(error).__name__, "message": str(error), "hint": getattr(error, "hint", "")}))
-    else:
-        click.echo(f"error: {error}", err=True)
-    raise click.exceptions.Exit(1)
 
 
 def _start(file: Path, model: str, prompt: str, raw: bool, options: dict[str, Any]) -> tuple[LoadedModel, Generation]:

@@ -1,0 +1,78 @@
+"""Source files: which kind a file is, its bytes, and its artifact.
+
+In: the path of a schema or a pattern. Out: its kind, or what it compiles to. Afterwards no more than ``SOURCE_LIMIT`` bytes were read,
+whatever the path leads to. Commands come here, and the runtime through its seam.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from stcc.compiler.errors import SourceError
+from stcc.compiler.options import Options
+from stcc.compiler.pipeline import Trace, compile_json_schema, compile_regex
+from stcc.formats import Artifact, Vocabulary
+
+SOURCE_LIMIT = 64 << 20
+"""Largest source file read, in bytes."""
+KINDS = ("json_schema", "regex")
+"""The kinds of source that this version compiles."""
+_ENDINGS = {".json": "json_schema", ".regex": "regex"}
+_OTHERS = {".tools.json": "a set of tools", ".policy.yaml": "an action policy", ".policy.yml": "an action policy"}
+
+
+def source_kind(path: str | os.PathLike[str]) -> str:
+    """``json_schema`` or ``regex``, by the file's name. SourceError for other names."""
+    name = os.fspath(path)
+    lowered = name.lower()
+    for ending, meaning in _OTHERS.items():
+        if lowered.endswith(ending):
+            raise SourceError(f"{meaning} is not compiled by this version, which compiles .schema.json, .json and .regex files",
+                              source=name, hint="give what the output must match as a .schema.json or a .regex")
+    for ending, kind in _ENDINGS.items():
+        if lowered.endswith(ending):
+            return kind
+    raise SourceError("the name does not tell the kind of source", source=name,
+                      hint="name it .schema.json, .json or .regex, or give compile a --kind; compiled files begin as .stc files do")
+
+
+def read_source(path: str | os.PathLike[str]) -> bytes:
+    """The bytes of a source file. SourceError past ``SOURCE_LIMIT``, OSError if it cannot be read."""
+    with open(path, "rb") as file:
+        data = file.read(SOURCE_LIMIT + 1)
+    if len(data) > SOURCE_LIMIT:
+        raise SourceError(f"the file is larger than {SOURCE_LIMIT >> 20} MiB", source=os.fspath(path),
+                          hint="split it with $ref and --schemas")
+    return data
+
+
+def pattern_text(data: bytes, source: str) -> str:
+    """The pattern in a ``.regex`` file: its text without the final line break. SourceError unless it is UTF-8."""
+    try:
+        pattern = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise SourceError("the pattern is not UTF-8 text", source=source, pointer=f"offset {error.start}",
+                          hint="save it as UTF-8") from None
+    return pattern.removesuffix("\n").removesuffix("\r")
+
+
+def compile_source(
+    path: str | os.PathLike[str], kind: str | None = None, options: Options | None = None, vocabularies: Iterable[Vocabulary] = (),
+    trace: Trace | None = None,
+) -> Artifact:
+    """Compile the file at ``path``, as ``kind`` or what its name announces, and bind it to each of ``vocabularies``.
+
+    Raises:
+        CompileError: the kind is not known, or the source cannot be compiled.
+        OSError: the file cannot be read.
+    """
+    source = os.fspath(path)
+    kind = kind or source_kind(path)
+    if kind not in KINDS:
+        raise SourceError(f"{kind!r} is not a kind of source", source=source, hint=f"known are {', '.join(KINDS)}")
+    data = read_source(Path(path))
+    if kind == "json_schema":
+        return compile_json_schema(data, options=options, vocabularies=vocabularies, source=source, trace=trace)
+    return compile_regex(pattern_text(data, source), options=options, vocabularies=vocabularies, source=source, trace=trace)
