@@ -352,10 +352,22 @@ def open_read(path: str | os.PathLike[str]) -> Container:
 def write_atomic(path: str | os.PathLike[str], data: bytes) -> None:
     """Write ``data`` under ``path`` in one step: a reader, or a crash, sees the old file or the whole new one.
 
+    A link's target is replaced, not the link; what is not a plain file (a pipe, ``/dev/null``) is written to.
+
     Raises:
-        OSError: the folder cannot be written; nothing is left behind.
+        OSError: ``path``, which it names, cannot be written; nothing is left behind.
     """
-    target = Path(path)
+    target = Path(os.path.realpath(path))
+    try:
+        if target.exists() and not target.is_file():
+            target.write_bytes(data)
+        else:
+            _replace(target, data)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror or str(error), os.fspath(path)) from error
+
+
+def _replace(target: Path, data: bytes) -> None:
     passing = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
     try:
         with open(passing, "xb") as file:

@@ -8,8 +8,9 @@ import click
 from rich.console import Console
 
 from stcc.compiler.binding.bind import bind
-from stcc.compiler.commands.outputs import check_target, print_report, write_output
+from stcc.compiler.commands.outputs import check_target, print_report
 from stcc.formats import Artifact, Vocabulary
+from stcc.formats.container import write_atomic
 from stcc.formats.summary import printable, summarize
 
 
@@ -29,5 +30,5 @@ def bind_command(console: Console, artifact: Path, packs: tuple[Path, ...], outp
         for pack in packs:
             bound = bind(bound, Vocabulary.load(pack))
         data = bound.to_bytes()
-        write_output(output, data)
+        write_atomic(output, data)
     print_report({"file": str(output), **summarize(bound, len(data))}, as_json)

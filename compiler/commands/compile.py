@@ -10,13 +10,14 @@ import click
 from click.core import ParameterSource
 from rich.console import Console
 
-from stcc.compiler.commands.outputs import check_target, print_report, print_times, write_output
+from stcc.compiler.commands.outputs import check_target, print_report, print_times
 from stcc.compiler.emit import StageReached, StageTrace, render
 from stcc.compiler.options import Options
 from stcc.compiler.pipeline import STAGES, Trace
 from stcc.compiler.sources import KINDS, compile_source, read_source, source_kind
 from stcc.compiler.vocabularies import vocabulary_from_tokenizer
 from stcc.formats import Artifact, Vocabulary
+from stcc.formats.container import write_atomic
 from stcc.formats.summary import printable, summarize
 
 _SCHEMA_FLAGS = ("whitespace", "closed", "property_order", "formats", "unenforced", "documents")
@@ -82,7 +83,7 @@ def compile_command(
             report = {"stage": emit, "text": render(trace, emit or "")}
         else:
             data = trace.stage("file", artifact.to_bytes)
-            write_output(target, data)
+            write_atomic(target, data)
             report = {"file": str(target), **summarize(artifact, len(data))}
     if as_json:
         click.echo(json.dumps(report | {"seconds": trace.seconds} if time_passes else report))

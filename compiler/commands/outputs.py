@@ -1,8 +1,4 @@
-"""What the compiler's commands write: files under their final name in one step, and reports.
-
-In: finished bytes, or an artifact. Afterwards a file is the old one or the whole new one, whatever happens; a target that is not a plain
-file (a pipe, ``/dev/null``) is written to, not replaced.
-"""
+"""What the compiler's commands share: a target is looked at before any work is done for it, and a report of what was written."""
 
 from __future__ import annotations
 
@@ -18,7 +14,6 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from stcc.formats.container import write_atomic
 from stcc.formats.summary import note_lines, printable
 
 
@@ -33,17 +28,6 @@ def check_target(target: Path, inputs: Iterable[Path]) -> None:
         raise click.BadParameter(f"{target} is read by this command; give another name", param_hint="-o")
     if not target.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), os.fspath(target.parent))
-
-
-def write_output(target: Path, data: bytes) -> None:
-    """Write ``data`` under ``target``. OSError, naming the target, if it cannot be written."""
-    try:
-        if target.exists() and not target.is_file():
-            target.write_bytes(data)
-        else:
-            write_atomic(target.resolve(), data)
-    except OSError as error:
-        raise type(error)(error.errno, error.strerror, os.fspath(target)) from None
 
 
 def print_report(report: dict[str, Any], as_json: bool) -> None:

@@ -9,8 +9,9 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from stcc.compiler.commands.outputs import check_target, plain_console, write_output
+from stcc.compiler.commands.outputs import check_target, plain_console
 from stcc.compiler.vocabularies import vocabulary_from_tokenizer
+from stcc.formats.container import write_atomic
 from stcc.formats.summary import printable
 
 WIDEST_HEAD = 1 << 24
@@ -33,7 +34,7 @@ def vocab_command(console: Console, tokenizer: str, output: Path, size: int | No
         named = [int(stop) if stop.isascii() and stop.isdigit() else stop for stop in stops]
         vocabulary = vocabulary_from_tokenizer(tokenizer, size=size, stop_tokens=named or None)
         data = vocabulary.to_bytes()
-        write_output(output, data)
+        write_atomic(output, data)
     report = {"file": str(output), "kind": "vocabulary", "name": vocabulary.name, "bytes": len(data), "size": vocabulary.size,
               "fingerprint": vocabulary.fingerprint, "stop_token_ids": list(vocabulary.stop_token_ids)}
     if as_json:

@@ -15,7 +15,7 @@ from rich.table import Table
 from stcc.formats import Artifact, Vocabulary
 from stcc.formats.binding import UNREACHABLE
 from stcc.formats.binding_sections import prefix
-from stcc.formats.container import Container
+from stcc.formats.container import Container, write_atomic
 from stcc.formats.machine import Machine, end_states
 from stcc.formats.summary import note_lines, printable, summarize
 from stcc.runtime.sampling import ByteNeeds
@@ -55,7 +55,7 @@ def inspect_command(console: Console, file: Path, graph: Path | None, as_json: b
 def _draw(machine: Machine, target: Path) -> None:
     from stcc.runtime.drawing import draw_machine
 
-    target.write_text(draw_machine(machine), encoding="utf-8")
+    write_atomic(target, draw_machine(machine).encode())
 
 
 def vocabulary_report(vocabulary: Vocabulary, file: Path) -> dict[str, Any]:
