@@ -53,7 +53,11 @@ TOKENS = 20
 """Allowed tokens, and refused ones, tried at each prefix."""
 CANONICAL_TEXTS = 25
 FREE_STEPS = 24
+"""Steps of a walk that no output guides."""
 DRAWS, SHORT = 40, 16
+"""An output shorter than ``SHORT`` bytes is drawn again, ``DRAWS`` times in all."""
+MORE_BYTES = (20, 120, 400)
+"""Bytes that a random output may have beyond the shortest one."""
 CUTS = 10
 """Prefixes taken from one random output."""
 
@@ -131,13 +135,14 @@ class Comparison:
         self.count = Count()
         self.rng = np.random.default_rng(seed)
         self._walk, self._walker = TrieWalk(self.machine, self.vocabulary), Walker(self.machine)
+        self._shortest = len(self._walker.output(self.rng, 0))
         self._bitmask = allocate_token_bitmask(1, self.vocabulary.size)
         self._spelled = tokens_by_bytes(self.vocabulary)
         self._seen: set[Configuration] = set()
 
     def output(self) -> bytes:
         """One random valid output, drawn again while it is very short: where scalars are valid, most outputs are one."""
-        most, text = int(self.rng.choice([40, 150, 400])), b""
+        most, text = self._shortest + int(self.rng.choice(MORE_BYTES)), b""
         for _ in range(DRAWS):
             text = self._walker.output(self.rng, most)
             if len(text) >= SHORT:
