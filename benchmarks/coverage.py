@@ -2,7 +2,8 @@
 
     python benchmarks/coverage.py CASES.jsonl.gz [--remotes FILE.json.gz] [--quick] [--every N] [--offset K] [--json OUT] [--list]
 
-CASES: one JSON object a line, ``{name, schema, tests: [{valid, data | text}], refuse?}`` (MaskBench, the JSON-Schema-Test-Suite by groups). A group passes when
+CASES: one JSON object a line, ``{name, schema, tests: [{valid, data | text}], refuse?}`` (MaskBench, the JSON-Schema-Test-Suite by
+groups). A group passes when
 its schema compiles, every valid instance is accepted and every invalid one refused (or, with ``refuse``, when compiling it fails). Texts
 are read byte by byte; ``masks.py`` reads them token by token, beside llguidance and xgrammar.
 A false reject that disappears when the members of the instance are put in another order is counted as ``order``.
@@ -29,7 +30,7 @@ TIME_LIMIT = 30
 MOST_ORDERS = 300
 
 
-class Late(Exception):
+class LateError(Exception):
     """A case took longer than TIME_LIMIT seconds."""
 
 
@@ -90,7 +91,7 @@ def check(case: dict[str, Any], options: Options) -> tuple[str, float]:
 
 
 def _late(*_: object) -> None:
-    raise Late
+    raise LateError
 
 
 def run(cases: Iterator[dict[str, Any]], options: Options) -> list[dict[str, Any]]:
@@ -101,7 +102,7 @@ def run(cases: Iterator[dict[str, Any]], options: Options) -> list[dict[str, Any
         started = time.perf_counter()
         try:
             cause, seconds = check(case, options)
-        except Late:
+        except LateError:
             cause, seconds = "timeout", time.perf_counter() - started
         except Exception as error:  # a crash is a finding, not the end of the run
             cause, seconds = f"crash: {type(error).__name__}: {error}"[:120], time.perf_counter() - started
@@ -114,8 +115,13 @@ def summary(results: list[dict[str, Any]]) -> dict[str, Any]:
     causes = collections.Counter(result["cause"] for result in results)
     times = sorted(result["seconds"] for result in results)
     passing = causes.pop("", 0)
-    return {"cases": len(results), "passing": passing, "share": round(passing / max(1, len(results)), 4), "causes": dict(causes.most_common()),
-            "compile_seconds": {"p50": times[len(times) // 2], "p99": times[int(len(times) * 0.99)], "max": times[-1]} if times else {}}
+    return {
+        "cases": len(results),
+        "passing": passing,
+        "share": round(passing / max(1, len(results)), 4),
+        "causes": dict(causes.most_common()),
+        "compile_seconds": {"p50": times[len(times) // 2], "p99": times[int(len(times) * 0.99)], "max": times[-1]} if times else {},
+    }
 
 
 def main() -> None:
@@ -129,7 +135,7 @@ def main() -> None:
     parser.add_argument("--list", action="store_true", help="name every case that does not pass")
     parser.add_argument("--property-order", default="declared")
     arguments = parser.parse_args()
-    remotes = json.load(gzip.open(arguments.remotes, "rt")) if arguments.remotes else {}
+    remotes = json.loads(gzip.decompress(arguments.remotes.read_bytes())) if arguments.remotes else {}
     options = Options(whitespace="flexible", schemas=remotes, time_limit=TIME_LIMIT, property_order=arguments.property_order)
     results = run(read_cases(arguments.cases, 40 if arguments.quick else arguments.every, arguments.offset), options)
     report = summary(results)

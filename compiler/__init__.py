@@ -13,6 +13,14 @@ from stcc.compiler.pipeline import compile_json_schema, compile_regex
 from stcc.compiler.vocabularies import vocabulary_from_tokenizer
 
 __all__ = [
-    "BudgetError", "CompileError", "Options", "SourceError", "UnsatisfiableError", "UnsupportedError", "bind", "compile_json_schema", "compile_regex",
+    "BudgetError",
+    "CompileError",
+    "Options",
+    "SourceError",
+    "UnsatisfiableError",
+    "UnsupportedError",
+    "bind",
+    "compile_json_schema",
+    "compile_regex",
     "vocabulary_from_tokenizer",
 ]

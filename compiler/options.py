@@ -50,7 +50,9 @@ class Options:
     def __post_init__(self) -> None:
         for name, allowed in _CHOICES.items():
             if getattr(self, name) not in allowed:
-                raise SourceError(f"option {name}={getattr(self, name)!r} is not one of {', '.join(map(repr, allowed))}", source="<options>")
+                raise SourceError(
+                    f"option {name}={getattr(self, name)!r} is not one of {', '.join(map(repr, allowed))}", source="<options>"
+                )
         for name in ("max_states", "time_limit", "max_depth"):
             if not getattr(self, name) > 0:
                 raise SourceError(f"option {name} must be positive", source="<options>")
@@ -72,4 +74,6 @@ class Deadline:
         """Raise BudgetError once the time limit has passed, naming ``pointer``."""
         self._ticks += 1
         if self._ticks & 63 == 0 and time.monotonic() > self._end:
-            raise BudgetError(f"compiling took more than {self._limit:g} s", pointer=pointer, hint="raise time_limit, or simplify the source here")
+            raise BudgetError(
+                f"compiling took more than {self._limit:g} s", pointer=pointer, hint="raise time_limit, or simplify the source here"
+            )

@@ -2,7 +2,8 @@
 
     source -> grammar -> trimmed -> inlined -> machine -> artifact (-> bound, once a vocabulary)
 
-Every stage is a pure function in the module named after it; ``Trace`` keeps each stage's value for ``--emit`` and its time for ``--time-passes``.
+Every stage is a pure function in the module named after it; ``Trace`` keeps each stage's value for ``--emit`` and its time for ``--time-
+passes``.
 """
 
 from __future__ import annotations
@@ -53,7 +54,12 @@ class Trace:
 
 
 def compile_json_schema(
-    schema: Any, *, options: Options | None = None, vocabularies: Iterable[Vocabulary] = (), source: str = "<schema>", trace: Trace | None = None,
+    schema: Any,
+    *,
+    options: Options | None = None,
+    vocabularies: Iterable[Vocabulary] = (),
+    source: str = "<schema>",
+    trace: Trace | None = None,
 ) -> Artifact:
     """Compile a JSON Schema (a dict, a bool, JSON text or a pydantic model class), bound to each of ``vocabularies``.
 
@@ -72,9 +78,16 @@ def compile_json_schema(
 
 
 def compile_regex(
-    pattern: str, *, options: Options | None = None, vocabularies: Iterable[Vocabulary] = (), source: str = "<pattern>", trace: Trace | None = None,
+    pattern: str,
+    *,
+    options: Options | None = None,
+    vocabularies: Iterable[Vocabulary] = (),
+    source: str = "<pattern>",
+    trace: Trace | None = None,
 ) -> Artifact:
-    """Compile a regular expression that the whole output matches (``re.fullmatch``); ``options.dialect`` is ``python`` (default) or ``ecma``."""
+    """Compile a regular expression that the whole output matches (``re.fullmatch``); ``options.dialect`` is ``python`` (default) or
+    ``ecma``.
+    """
     options = options or Options()
     if not isinstance(pattern, str):
         raise SourceError(f"a pattern is a string, not {type(pattern).__name__}", source=source)
@@ -142,8 +155,11 @@ class _Run:
             raise SourceError("the source nests too deeply", source=self.source, hint="flatten it with $defs and $ref") from None
         metadata = Metadata(
             name=self.source if self.source.startswith("<") else self.source.replace("\\", "/").rsplit("/", 1)[-1],
-            source_sha256=source_digest(digest_of), options=options.recorded(), compiler=VERSION,
-            warnings=tuple(self.notes.warnings), unenforced=tuple(self.notes.unenforced),
+            source_sha256=source_digest(digest_of),
+            options=options.recorded(),
+            compiler=VERSION,
+            warnings=tuple(self.notes.warnings),
+            unenforced=tuple(self.notes.unenforced),
         )
         artifact = Artifact.create(self.kind, machine, metadata)
         for vocabulary in vocabularies:

@@ -118,7 +118,9 @@ class Contains:
 
 @dataclass(frozen=True)
 class Unique:
-    """No two items are equal, given that all are among ``candidates`` (formulas "equals this constant"); those in ``seen`` occurred already."""
+    """No two items are equal, given that all are among ``candidates`` (formulas "equals this constant"); those in ``seen`` occurred
+    already.
+    """
 
     candidates: tuple[int, ...]
     seen: frozenset[int]

@@ -50,8 +50,10 @@ def _applied(document: Document, schema: Schema, depth: int) -> list[Any] | None
     contents = schema.contents
     for keyword in ("anyOf", "oneOf"):
         if isinstance(contents.get(keyword), list):
-            parts = [constants(document, document.schemas[document.child(schema, child, keyword, index)], depth + 1)
-                     for index, child in enumerate(contents[keyword])]
+            parts = [
+                constants(document, document.schemas[document.child(schema, child, keyword, index)], depth + 1)
+                for index, child in enumerate(contents[keyword])
+            ]
             return None if any(part is None for part in parts) else [value for part in parts for value in part or ()]
     if "$ref" in contents:
         try:

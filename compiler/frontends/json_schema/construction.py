@@ -1,6 +1,7 @@
 """The work list of rules: from the formulas of a document to a grammar.
 
-Value positions (``values.py``) ask for the rule of (type, conditions); container rules (``objects.py``, ``arrays.py``) leave through exit j where
+Value positions (``values.py``) ask for the rule of (type, conditions); container rules (``objects.py``, ``arrays.py``) leave through exit
+j where
 condition j holds. Conditions that no caller wants are never tracked: a schema without alternatives has one condition everywhere and
 costs nothing extra. This is the determinisation of nested-word automata (Alur and Madhusudan, Visibly pushdown languages, STOC 2004)
 restricted to what is reachable.
@@ -8,12 +9,13 @@ restricted to what is reachable.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from stcc.compiler.errors import BudgetError
 from stcc.compiler.frontends.json_schema import atoms
 from stcc.compiler.frontends.json_schema.expansion import Expander
 from stcc.compiler.frontends.json_schema.formula import TRUE
+from stcc.compiler.frontends.json_schema.order import KeyOrders
 from stcc.compiler.frontends.json_schema.scalars import ScalarLanguages
 from stcc.compiler.frontends.json_schema.unevaluated import Unevaluated, payload_of
 from stcc.compiler.frontends.json_schema.values import read_value
@@ -26,8 +28,15 @@ RuleKey = tuple[str, tuple[int, ...], tuple[str, ...]]
 class Construction:
     """One compile's rules. Container rules are built by the functions registered in ``builders`` (type -> builder)."""
 
-    def __init__(self, expander: Expander, scalars: ScalarLanguages, deadline: Deadline, builders: dict[str, Callable[[Construction, RuleKey, str], Rule]]) -> None:
+    def __init__(
+        self,
+        expander: Expander,
+        scalars: ScalarLanguages,
+        deadline: Deadline,
+        builders: Mapping[str, Callable[[Construction, RuleKey, str], Rule]],
+    ) -> None:
         self.expander, self.scalars, self.deadline, self.formulas = expander, scalars, deadline, expander.formulas
+        self.orders = KeyOrders(expander.document)
         self.whitespace = expander.options.whitespace
         self.states = 0
         self.shannon: dict[tuple[int, ...], dict[tuple[int, ...], int]] = {}
@@ -56,8 +65,11 @@ class Construction:
         self.states += 1
         self.deadline.check(name)
         if self.states > self.expander.options.max_states:
-            raise BudgetError(f"the schema needs more than {self.states - 1} structural states", pointer=name,
-                              hint="raise max_states, or simplify the alternatives here")
+            raise BudgetError(
+                f"the schema needs more than {self.states - 1} structural states",
+                pointer=name,
+                hint="raise max_states, or simplify the alternatives here",
+            )
 
     def is_sat(self, atom: int) -> bool:
         """Whether an atom is a ``Sat``. Asked at every step of an expansion, so the clock is looked at here."""

@@ -1,6 +1,7 @@
 """The schema document: parsed once, every subschema numbered, every reference resolved, nothing fetched.
 
-In: a dict, a bool, JSON text or a pydantic model class. Out: a ``Document`` whose ``schemas`` are numbered on demand; equal subschemas without
+In: a dict, a bool, JSON text or a pydantic model class. Out: a ``Document`` whose ``schemas`` are numbered on demand; equal subschemas
+without
 references share a number, so that equal places of a large document are one state later. Numbers are read as ``Decimal``, so that bounds
 stay exact. Other documents come from ``Options.schemas`` only.
 """
@@ -21,15 +22,23 @@ import referencing.jsonschema
 from stcc.compiler.errors import BudgetError, SourceError
 from stcc.compiler.options import Options
 
-_REFERENCE_KEYWORDS = frozenset(("$ref", "$dynamicRef", "$recursiveRef", "$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$schema"))
+_REFERENCE_KEYWORDS = frozenset(
+    ("$ref", "$dynamicRef", "$recursiveRef", "$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$schema")
+)
 _DRAFTS = {
-    "http://json-schema.org/draft-03/schema": 3, "http://json-schema.org/draft-04/schema": 4, "http://json-schema.org/draft-06/schema": 6,
-    "http://json-schema.org/draft-07/schema": 7, "https://json-schema.org/draft/2019-09/schema": 2019,
+    "http://json-schema.org/draft-03/schema": 3,
+    "http://json-schema.org/draft-04/schema": 4,
+    "http://json-schema.org/draft-06/schema": 6,
+    "http://json-schema.org/draft-07/schema": 7,
+    "https://json-schema.org/draft/2019-09/schema": 2019,
     "https://json-schema.org/draft/2020-12/schema": 2020,
 }
 _SPECIFICATIONS = {
-    4: referencing.jsonschema.DRAFT4, 6: referencing.jsonschema.DRAFT6, 7: referencing.jsonschema.DRAFT7,
-    2019: referencing.jsonschema.DRAFT201909, 2020: referencing.jsonschema.DRAFT202012,
+    4: referencing.jsonschema.DRAFT4,
+    6: referencing.jsonschema.DRAFT6,
+    7: referencing.jsonschema.DRAFT7,
+    2019: referencing.jsonschema.DRAFT201909,
+    2020: referencing.jsonschema.DRAFT202012,
 }
 _UNNAMED = "urn:stcc:schema"
 
@@ -66,11 +75,15 @@ def _parse_text(source: bytes | str) -> Any:
     except UnicodeDecodeError as error:
         raise SourceError("the schema is not UTF-8 text", pointer=f"offset {error.start}", hint="save it as UTF-8") from None
     except json.JSONDecodeError as error:
-        raise SourceError(f"broken JSON: {error.msg}", pointer=f"line {error.lineno} column {error.colno}", hint="fix the text here") from None
+        raise SourceError(
+            f"broken JSON: {error.msg}", pointer=f"line {error.lineno} column {error.colno}", hint="fix the text here"
+        ) from None
     except RecursionError:
         raise BudgetError("the JSON text is nested too deeply to read", hint="flatten the schema with $defs and $ref") from None
     if not isinstance(value, (dict, bool)):
-        raise SourceError(f"a schema is an object or a Boolean, not {json_type(value)}", pointer="#", hint="wrap it: {\"enum\": [...]} or {\"const\": ...}")
+        raise SourceError(
+            f"a schema is an object or a Boolean, not {json_type(value)}", pointer="#", hint='wrap it: {"enum": [...]} or {"const": ...}'
+        )
     return value
 
 
@@ -82,11 +95,17 @@ def check_depth(value: Any, levels: int) -> None:
     """Raise BudgetError where containers nest deeper than ``levels``; iterative, so that no depth can exhaust the stack."""
     layer = [value]
     for _ in range(levels + 1):
-        layer = [item for container in layer if isinstance(container, (Mapping, list, tuple))
-                 for item in (container.values() if isinstance(container, Mapping) else container)]
+        layer = [
+            item
+            for container in layer
+            if isinstance(container, (Mapping, list, tuple))
+            for item in (container.values() if isinstance(container, Mapping) else container)
+        ]
         if not layer:
             return
-    raise BudgetError(f"the schema's JSON nests more than {levels} levels deep", pointer="#", hint="raise max_depth, or flatten it with $defs and $ref")
+    raise BudgetError(
+        f"the schema's JSON nests more than {levels} levels deep", pointer="#", hint="raise max_depth, or flatten it with $defs and $ref"
+    )
 
 
 def _decimals(value: Any) -> Any:
@@ -112,7 +131,7 @@ def json_type(value: Any) -> str:
         return "boolean"
     if isinstance(value, (int, float, Decimal)):
         return "number"
-    return {str: "string", list: "array", dict: "object"}[type(value)]
+    return "string" if isinstance(value, str) else "array" if isinstance(value, list) else "object"
 
 
 def _mentions_dynamic(contents: Any) -> bool:
@@ -155,25 +174,32 @@ class Document:
             registry = registry.with_resource(base, resource).with_resource(_UNNAMED, resource)
             resolver = registry.resolver(base)
         except Exception as error:  # referencing raises many kinds on malformed $id or $anchor
-            raise SourceError(f"the document's identifiers cannot be read: {error}", pointer="#", keyword="$id", hint="give $id an absolute URI") from None
+            raise SourceError(
+                f"the document's identifiers cannot be read: {error}", pointer="#", keyword="$id", hint="give $id an absolute URI"
+            ) from None
         self.root = self.number(contents, "#", draft, resolver)
 
     @staticmethod
     def _resource(contents: Any, draft: int) -> Any:
         specification: Any = _SPECIFICATIONS.get(declared_draft(contents, draft), referencing.jsonschema.DRAFT202012)
-        return referencing.Resource(contents=contents, specification=specification)
+        return specification.create_resource(contents)
 
     def number(self, contents: Any, pointer: str, draft: int, resolver: Any) -> int:
         """The number of subschema ``contents`` met at ``pointer``."""
         if not isinstance(contents, (dict, bool)):
-            raise SourceError(f"a subschema is an object or a Boolean, not {json_type(contents)}", pointer=pointer, hint="write a schema here")
+            raise SourceError(
+                f"a subschema is an object or a Boolean, not {json_type(contents)}", pointer=pointer, hint="write a schema here"
+            )
         content, refers = self._content_key(contents)
         key = (content, draft, *(self._scope(resolver) if refers else ()))
         number = self._numbers.get(key)
         if number is None:
             if pointer.count("/") > 2 * self.options.max_depth:
-                raise BudgetError(f"the schema is nested more than {self.options.max_depth} levels deep", pointer=pointer,
-                                  hint="raise max_depth, or flatten it with $defs and $ref")
+                raise BudgetError(
+                    f"the schema is nested more than {self.options.max_depth} levels deep",
+                    pointer=pointer,
+                    hint="raise max_depth, or flatten it with $defs and $ref",
+                )
             number = self._numbers[key] = len(self.schemas)
             self.schemas.append(Schema(contents, pointer, draft, resolver))
         return number
@@ -212,8 +238,12 @@ class Document:
             else:
                 found = schema.resolver.lookup(target)
         except (referencing.exceptions.Unresolvable, referencing.exceptions.NoSuchResource, ValueError, KeyError, IndexError, TypeError):
-            raise SourceError(f"{target!r} cannot be resolved", pointer=schema.pointer, keyword=keyword,
-                              hint="define it in this document, or pass its document in Options.schemas; nothing is fetched") from None
+            raise SourceError(
+                f"{target!r} cannot be resolved",
+                pointer=schema.pointer,
+                keyword=keyword,
+                hint="define it in this document, or pass its document in Options.schemas; nothing is fetched",
+            ) from None
         pointer = target if target.startswith("#") else f"{schema.pointer}/{keyword}"
         return self.number(found.contents, pointer, declared_draft(found.contents, schema.draft), found.resolver)
 

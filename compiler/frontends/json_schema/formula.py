@@ -1,7 +1,9 @@
 """Boolean formulas, hash-consed: what is still owed at a place in the output.
 
 A formula is an integer into one ``Formulas`` store: ``FALSE``, ``TRUE``, an atom, a negated atom, a conjunction or a disjunction (negation
-normal form). An *operator* is an atom with arguments: it means something that depends on the truth of other formulas (``unevaluated.py``). Equal formulas have equal numbers, so that equal residuals are one state. Conjunctions and disjunctions are flat, sorted,
+normal form). An *operator* is an atom with arguments: it means something that depends on the truth of other formulas
+(``unevaluated.py``). Equal formulas have equal numbers, so that equal residuals are one state. Conjunctions and disjunctions are flat,
+sorted,
 free of duplicates and of complementary pairs, and absorb (``a | a & b = a``). No pass here is exponential in the size of the shared graph,
 except where ``outcomes`` has that many different outcomes to report.
 
@@ -34,7 +36,7 @@ class Formulas:
         self._atoms: dict[int, frozenset[int]] = {FALSE: frozenset(), TRUE: frozenset()}
         self._operators: dict[int, frozenset[int]] = {FALSE: frozenset(), TRUE: frozenset()}
 
-    def _intern(self, kind: str, payload: Hashable) -> int:
+    def _intern(self, kind: str, payload: object) -> int:
         key = (kind, payload)
         number = self._index.get(key)
         if number is None:
@@ -115,8 +117,7 @@ class Formulas:
             for member in members:
                 if self._negations.get(member) in members:
                     return absorbing
-            members = {m for m in members
-                       if self._nodes[m][0] != dual or not any(x in members for x in self._nodes[m][1])}  # type: ignore[attr-defined]
+            members = {m for m in members if self._nodes[m][0] != dual or not any(x in members for x in self._nodes[m][1])}  # type: ignore[attr-defined]
         if len(members) == 1:
             return members.pop()
         return self._intern(kind, tuple(sorted(members)))
@@ -139,8 +140,11 @@ class Formulas:
             known = self._atoms[formula] = own.union(*(self.atoms(part) for part in self._parts(kind, payload)))
         return known
 
-    def substitute(self, formula: int, replace: Callable[[int], int], memo: dict[int, int] | None = None, rebuild: Rebuild | None = None) -> int:
-        """``formula`` with every atom replaced by ``replace(atom)`` and every operator by ``rebuild`` (by default itself over its new arguments).
+    def substitute(
+        self, formula: int, replace: Callable[[int], int], memo: dict[int, int] | None = None, rebuild: Rebuild | None = None
+    ) -> int:
+        """``formula`` with every atom replaced by ``replace(atom)`` and every operator by ``rebuild`` (by default itself over its new
+        arguments).
 
         Pass one ``memo`` for calls that share ``replace`` and ``rebuild``.
         """
@@ -157,9 +161,9 @@ class Formulas:
             parts = (self.substitute(part, replace, memo, rebuild) for part in payload)  # type: ignore[attr-defined]
             result = self.conjunction(parts) if kind == _AND else self.disjunction(parts)
         elif kind == _OPERATOR:
-            meaning, arguments = payload  # type: ignore[misc]
+            meaning, arguments = self.operator_payload(formula), self._parts(kind, payload)
             changed = tuple(self.substitute(part, replace, memo, rebuild) for part in arguments)
-            result = self.operator(meaning, changed) if rebuild is None else rebuild(meaning, arguments, changed)
+            result = self._intern(kind, (meaning, changed)) if rebuild is None else rebuild(meaning, arguments, changed)
         else:
             result = formula
         memo[formula] = result
@@ -183,11 +187,15 @@ class Formulas:
         return self.disjunction([self.conjunction([condition, then]), self.conjunction([self.negation(condition), otherwise])])
 
     def outcomes(
-        self, formulas: tuple[int, ...], decides: Callable[[int], bool], memo: dict[tuple[int, ...], dict[tuple[int, ...], int]],
+        self,
+        formulas: tuple[int, ...],
+        decides: Callable[[int], bool],
+        memo: dict[tuple[int, ...], dict[tuple[int, ...], int]],
     ) -> dict[tuple[int, ...], int]:
         """Shannon expansion: what ``formulas`` can become once every atom for which ``decides(atom)`` holds is known.
 
-        Returns residual tuple -> the condition over the deciding atoms under which it arises. Conditions exclude each other; a tuple that is all FALSE is
+        Returns residual tuple -> the condition over the deciding atoms under which it arises. Conditions exclude each other; a tuple that
+        is all FALSE is
         left out. Linear in the number of distinct intermediate tuples (a shared decision diagram), which ``memo`` holds.
         """
         if not any(formulas):
@@ -199,7 +207,10 @@ class Formulas:
         return known
 
     def _expanded(
-        self, formulas: tuple[int, ...], decides: Callable[[int], bool], memo: dict[tuple[int, ...], dict[tuple[int, ...], int]],
+        self,
+        formulas: tuple[int, ...],
+        decides: Callable[[int], bool],
+        memo: dict[tuple[int, ...], dict[tuple[int, ...], int]],
     ) -> dict[tuple[int, ...], int]:
         deciding = min((a for f in formulas for a in self.atoms(f) if decides(a)), default=None)
         if deciding is None:
@@ -208,17 +219,24 @@ class Formulas:
         low = self.outcomes(tuple(self.assign(f, deciding, FALSE) for f in formulas), decides, memo)
         if not low:
             return {residual: self.conjunction([deciding, condition]) for residual, condition in high.items()}
-        return {residual: self.if_then_else(deciding, high.get(residual, FALSE), low.get(residual, FALSE))
-                for residual in (*high, *(r for r in low if r not in high))}
+        return {
+            residual: self.if_then_else(deciding, high.get(residual, FALSE), low.get(residual, FALSE))
+            for residual in (*high, *(r for r in low if r not in high))
+        }
 
     def _factored(
-        self, formula: int, decides: Callable[[int], bool], memo: dict[tuple[int, ...], dict[tuple[int, ...], int]],
+        self,
+        formula: int,
+        decides: Callable[[int], bool],
+        memo: dict[tuple[int, ...], dict[tuple[int, ...], int]],
     ) -> dict[tuple[int, ...], int] | None:
         """``outcomes`` of a conjunction by its parts: those without deciding atoms stay, those with nothing else are the condition."""
         kind, payload = self._nodes[formula]
         if kind != _AND:
             return None
-        staying, conditions, mixed = [], [], []
+        staying: list[int] = []
+        conditions: list[int] = []
+        mixed: list[int] = []
         for part in payload:  # type: ignore[attr-defined]
             deciding = [decides(atom) for atom in self.atoms(part)]
             if not any(deciding):

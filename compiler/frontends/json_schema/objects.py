@@ -38,7 +38,9 @@ class _ObjectRule:
         self.free_order = construction.expander.options.property_order == "any"
         self.has = [self.formulas.atom(atoms.Has(key)) for key in self.order]
         covered = [pattern for payload in construction.operators(conditions) for pattern in covered_patterns(payload.coverage)]
-        self.patterns = sorted({pattern for payload in used if isinstance(payload, atoms.Members) for pattern, _ in payload.patterns} | {*covered})
+        self.patterns = sorted(
+            {pattern for payload in used if isinstance(payload, atoms.Members) for pattern, _ in payload.patterns} | {*covered}
+        )
         self.name_conditions = sorted({payload.formula for payload in used if isinstance(payload, atoms.Names)})
         self.declared = [self.class_of(key) for key in self.order]
         self.properties = {payload: dict(payload.properties) for payload in used if isinstance(payload, atoms.Members)}
@@ -57,8 +59,11 @@ class _ObjectRule:
     def class_of(self, key: str) -> _NameClass:
         raw = key.encode("utf-8", "surrogatepass")
         scalars = self.construction.scalars
-        return (key, frozenset(p for p in self.patterns if scalars.pattern(p).match(raw) >= 0),
-                frozenset(c for c in self.name_conditions if scalars.holds(self.string_condition(c), key)))
+        return (
+            key,
+            frozenset(p for p in self.patterns if scalars.pattern(p).match(raw) >= 0),
+            frozenset(c for c in self.name_conditions if scalars.holds(self.string_condition(c), key)),
+        )
 
     def string_condition(self, condition: int) -> int:
         return self.construction.expander.restrict(condition, "string")
@@ -73,12 +78,22 @@ class _ObjectRule:
         split = len(self.patterns)
 
         def label(vector: tuple[int, ...]) -> int:
-            self.free_classes.append((None, frozenset(p for p, found in zip(self.patterns, vector[:split], strict=True) if found >= 0),
-                                      frozenset(c for c, found in zip(self.name_conditions, vector[split:], strict=True) if found >= 0)))
+            self.free_classes.append(
+                (
+                    None,
+                    frozenset(p for p, found in zip(self.patterns, vector[:split], strict=True) if found >= 0),
+                    frozenset(c for c, found in zip(self.name_conditions, vector[split:], strict=True) if found >= 0),
+                )
+            )
             return len(self.free_classes) - 1
 
-        return algebra.product(dfas, label, universe=algebra.utf8_strings(), max_states=self.construction.expander.options.max_states,
-                               deadline=self.construction.deadline)
+        return algebra.product(
+            dfas,
+            label,
+            universe=algebra.utf8_strings(),
+            max_states=self.construction.expander.options.max_states,
+            deadline=self.construction.deadline,
+        )
 
     # ---- states
 
@@ -124,8 +139,12 @@ class _ObjectRule:
     def any_order(self, conditions: tuple[int, ...], seen: int) -> tuple[npt.NDArray[np.int32], tuple[int, ...]]:
         """Nodes after each declared name not in the set ``seen`` (a bit each), and the conditions as they are."""
         if len(self.after) > ANY_ORDER_STATES:
-            raise BudgetError(f"in any order, this object's {len(self.order)} properties need more than {ANY_ORDER_STATES:,} sets of names seen",
-                              pointer=self.builder.name, keyword="properties", hint="compile it with property_order='declared'")
+            raise BudgetError(
+                f"in any order, this object's {len(self.order)} properties need more than {ANY_ORDER_STATES:,} sets of names seen",
+                pointer=self.builder.name,
+                keyword="properties",
+                hint="compile it with property_order='declared'",
+            )
         declared = [-1 if seen >> index & 1 else self.member(conditions, seen | 1 << index, index) for index in range(len(self.order))]
         return np.array(declared, np.int32), conditions
 
@@ -142,8 +161,13 @@ class _ObjectRule:
             node = -1
             if any(mixed):
                 node = self.builder.node()
-                read_value(self.construction, self.builder, self.construction.separator(self.builder, node, b":"), mixed,
-                           lambda residual: self.after_member((residual, passed)))
+                read_value(
+                    self.construction,
+                    self.builder,
+                    self.construction.separator(self.builder, node, b":"),
+                    mixed,
+                    lambda residual: self.after_member((residual, passed)),
+                )
             self.values[key] = node
         return node
 

@@ -36,7 +36,9 @@ class ScalarLanguages:
         """JSON spelling after the opening quote, the closing one included; label j where condition j holds."""
         known = self._spelled.get(conditions)
         if known is None:
-            known = self._spelled[conditions] = _any_string() if conditions == (TRUE,) else json_escape(self.raw(conditions), closing_quote=True)
+            known = self._spelled[conditions] = (
+                _any_string() if conditions == (TRUE,) else json_escape(self.raw(conditions), closing_quote=True)
+            )
         return known
 
     def any_string(self) -> Dfa:
@@ -85,12 +87,14 @@ class ScalarLanguages:
             memo: dict[int, int] = {}
             return label(tuple(formulas.substitute(subject, truth.__getitem__, memo) for subject in subjects))
 
-        if type_ == "string":
-            universe = algebra.utf8_strings()
-        else:
-            universe = numbers.all_numbers() if exponents else numbers.plain_numbers()
-        dfa = algebra.product([self._atom(atom, exponents) for atom in used], combined, universe=universe, max_states=self._options.max_states,
-                              deadline=self._deadline)
+        all_of_type = {"string": algebra.utf8_strings, "number": numbers.all_numbers if exponents else numbers.plain_numbers}
+        dfa = algebra.product(
+            [self._atom(atom, exponents) for atom in used],
+            combined,
+            universe=all_of_type[type_](),
+            max_states=self._options.max_states,
+            deadline=self._deadline,
+        )
         return json_escape(dfa, closing_quote=True) if type_ == "string" else dfa
 
     def holds(self, condition: int, text: str) -> bool:
@@ -110,8 +114,12 @@ class ScalarLanguages:
         try:
             return compile_pattern(pattern, dialect="ecma", mode="search", max_states=self._options.max_states, deadline=self._deadline)
         except CompileError as error:
-            raise type(error)(f"{pattern!r} at {error.pointer}: {error.message}", pointer=self._places.get(pattern, "#"), keyword="pattern",
-                              hint=error.hint) from None
+            raise type(error)(
+                f"{pattern!r} at {error.pointer}: {error.message}",
+                pointer=self._places.get(pattern, "#"),
+                keyword="pattern",
+                hint=error.hint,
+            ) from None
 
     def _product(self, conditions: tuple[int, ...], universe: Dfa, exponents: bool = False) -> Dfa:
         formulas = self._formulas
@@ -120,12 +128,19 @@ class ScalarLanguages:
         def label(vector: tuple[int, ...]) -> int:
             truth = {atom: (TRUE if found >= 0 else FALSE) for atom, found in zip(used, vector, strict=True)}
             memo: dict[int, int] = {}
-            return next((j for j, condition in enumerate(conditions) if formulas.substitute(condition, truth.__getitem__, memo) == TRUE), -1)
+            return next(
+                (j for j, condition in enumerate(conditions) if formulas.substitute(condition, truth.__getitem__, memo) == TRUE), -1
+            )
 
         if not used:
             return universe if conditions[0] == TRUE else algebra.relabel(universe, {0: label(())})
-        return algebra.product([self._atom(atom, exponents) for atom in used], label, universe=universe, max_states=self._options.max_states,
-                               deadline=self._deadline)
+        return algebra.product(
+            [self._atom(atom, exponents) for atom in used],
+            label,
+            universe=universe,
+            max_states=self._options.max_states,
+            deadline=self._deadline,
+        )
 
     def _atom(self, atom: int, exponents: bool = False) -> Dfa:
         known = self._atoms.get((atom, exponents))
@@ -159,8 +174,9 @@ def _utf8(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
-        raise UnsupportedError(f"{text!r} holds a lone surrogate, which UTF-8 cannot spell", keyword="const",
-                               hint="remove it, or replace it by U+FFFD") from None
+        raise UnsupportedError(
+            f"{text!r} holds a lone surrogate, which UTF-8 cannot spell", keyword="const", hint="remove it, or replace it by U+FFFD"
+        ) from None
 
 
 def _format(payload: atoms.StringFormat) -> Dfa:

@@ -5,7 +5,8 @@ value, which is only known at the end. So the keyword becomes an operator whose 
 its arguments are derived member by member with everything else, and at each member it leaves the obligation "some subschema that covers
 this name holds in the end, or the member's value satisfies the keyword's schema".
 
-A *coverage* is a tree: ``Cover`` says what a schema's own keywords evaluate, ``Guarded`` makes a subtree count only where an argument holds.
+A *coverage* is a tree: ``Cover`` says what a schema's own keywords evaluate, ``Guarded`` makes a subtree count only where an argument
+holds.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from stcc.compiler.frontends.json_schema.formula import FALSE, TRUE, Formulas
 
 if TYPE_CHECKING:
     from stcc.compiler.frontends.json_schema.document import Schema
-    from stcc.compiler.frontends.json_schema.expansion import Expander
+    from stcc.compiler.frontends.json_schema.reading import Keywords
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Unevaluated:
     formula: int
 
 
-def unevaluated(expander: Expander, schema: Schema, keyword: str, type_: str) -> int:
+def unevaluated(expander: Keywords, schema: Schema, keyword: str, type_: str) -> int:
     """The formula of ``keyword`` in ``schema`` for a value of ``type_`` (its own type)."""
     formula = expander.sat(expander.document.child(schema, schema.contents[keyword], keyword))
     if formula == TRUE:
@@ -70,7 +71,7 @@ def unevaluated(expander: Expander, schema: Schema, keyword: str, type_: str) ->
 class _Walk:
     """Collects a coverage and the formulas that its guards refer to."""
 
-    def __init__(self, expander: Expander, type_: str) -> None:
+    def __init__(self, expander: Keywords, type_: str) -> None:
         self.expander, self.type = expander, type_
         self.arguments: list[int] = []
         self._open: set[int] = set()
@@ -144,23 +145,33 @@ class _Walk:
 def covers_member(formulas: Formulas, coverage: Coverage, arguments: tuple[int, ...], key: str | None, patterns: frozenset[str]) -> int:
     """The formula "the member called ``key`` (None: undeclared), which matches ``patterns``, is evaluated"."""
     return formulas.disjunction(
-        formulas.conjunction([arguments[part.argument], covers_member(formulas, part.inner, arguments, key, patterns)]) if isinstance(part, Guarded)
-        else TRUE if part.everything or key in part.names or not patterns.isdisjoint(part.patterns) else FALSE
-        for part in coverage)
+        formulas.conjunction([arguments[part.argument], covers_member(formulas, part.inner, arguments, key, patterns)])
+        if isinstance(part, Guarded)
+        else TRUE
+        if part.everything or key in part.names or not patterns.isdisjoint(part.patterns)
+        else FALSE
+        for part in coverage
+    )
 
 
 def covers_item(formulas: Formulas, coverage: Coverage, arguments: tuple[int, ...]) -> int:
     """The formula "the next item is evaluated"."""
     return formulas.disjunction(
-        formulas.conjunction([arguments[part.argument], covers_item(formulas, part.inner, arguments)]) if isinstance(part, Guarded)
-        else TRUE if part.everything or part.items else formulas.disjunction(part.matching)
-        for part in coverage)
+        formulas.conjunction([arguments[part.argument], covers_item(formulas, part.inner, arguments)])
+        if isinstance(part, Guarded)
+        else TRUE
+        if part.everything or part.items
+        else formulas.disjunction(part.matching)
+        for part in coverage
+    )
 
 
 def after_item(coverage: Coverage) -> Coverage:
     """The coverage of the items after the next one."""
-    return tuple(Guarded(part.argument, after_item(part.inner)) if isinstance(part, Guarded) else replace(part, items=max(0, part.items - 1))
-                 for part in coverage)
+    return tuple(
+        Guarded(part.argument, after_item(part.inner)) if isinstance(part, Guarded) else replace(part, items=max(0, part.items - 1))
+        for part in coverage
+    )
 
 
 def covered_names(coverage: Coverage) -> list[str]:

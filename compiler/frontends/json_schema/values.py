@@ -1,9 +1,11 @@
 """Value positions: reading one JSON value, and going on where it is known what its subschemas make of it.
 
-A place in a container holds *mixed* formulas: what the container will still owe, in terms of ``Sat`` of the value to come. The first byte of the value
+A place in a container holds *mixed* formulas: what the container will still owe, in terms of ``Sat`` of the value to come. The first byte
+of the value
 tells its type, so the position is compiled type by type. Where the type alone settles a ``Sat``, it is settled. Of a scalar, one DFA
 tells every combination of truths that can occur (a product restricted to what is reachable, so that a hundred constants make a
-hundred and one combinations, not 2 ** 100). Objects and arrays are called with the exclusive conditions under which the container would go on
+hundred and one combinations, not 2 ** 100). Objects and arrays are called with the exclusive conditions under which the container would
+go on
 differently, and leave through the exit of the one that holds.
 """
 
@@ -16,8 +18,8 @@ from typing import TYPE_CHECKING
 from stcc.compiler.errors import CompileError
 from stcc.compiler.frontends.json_schema import atoms
 from stcc.compiler.frontends.json_schema.counted import counted_string
-from stcc.compiler.frontends.json_schema.expansion import merged_order
 from stcc.compiler.frontends.json_schema.formula import FALSE, TRUE
+from stcc.compiler.frontends.json_schema.order import merged_order
 from stcc.compiler.frontends.json_schema.unevaluated import covered_names
 from stcc.compiler.ir import RuleBuilder
 
@@ -33,7 +35,10 @@ _FEW = 3
 
 
 def read_value(construction: Construction, builder: RuleBuilder, source: int, mixed: Residual, after: Callable[[Residual], int]) -> None:
-    """Read one JSON value from ``source``; where ``mixed`` becomes ``residual``, go on at ``after(residual)``. Values that make it all false are not admitted."""
+    """Read one JSON value from ``source``; where ``mixed`` becomes ``residual``, go on at ``after(residual)``.
+
+    Values that make it all false are not admitted.
+    """
     for type_ in atoms.TYPES:
         position = _Position(construction, builder, source, type_, after)
         settled = position.settle(mixed)
@@ -89,8 +94,10 @@ class _Position:
     def _boolean(self, mixed: Residual) -> None:
         formulas = self.construction.formulas
         for value, text in ((True, b"true"), (False, b"false")):
+
             def final(atom: int, value: bool = value) -> int:
                 return TRUE if formulas.payload(atom) == atoms.BooleanIs(value) else FALSE
+
             truths = {sat: formulas.substitute(self.expanded(sat), final) for sat in self.sats(mixed)}
             residual = self.decide(mixed, truths)
             if any(residual):
@@ -164,7 +171,7 @@ class _Position:
             mentioned = construction.mentioned[conditions] = dict.fromkeys(names)
         if not mentioned:
             return ()
-        orders = (construction.expander.key_order(schema) for schema in self._schemas(mixed))
+        orders = (construction.orders.key_order(schema) for schema in self._schemas(mixed))
         appearing = merged_order([key for key in order if key in mentioned] for order in orders)
         return tuple({**dict.fromkeys(appearing), **mentioned})
 
