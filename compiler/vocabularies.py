@@ -30,12 +30,15 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
 from stcc.compiler.binding.encoder_record import byte_alphabet, encoder_record, flat_steps, is_byte_level
-from stcc.compiler.errors import SourceError, UnsupportedError
+from stcc.compiler.errors import CompileError, SourceError, UnsupportedError
 from stcc.formats.vocabulary import Vocabulary
 
 Document = dict[str, Any]
 
+MOST_TOKENS = 1 << 24
+"""Most token ids taken, padding included: many times any model's."""
 _TURN_ENDS = ("<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<end_of_turn>", "<|end_of_turn|>", "<|endofturn|>", "<turn|>")
 _TEXT_ENDS = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eos|>")  # only where nothing else is declared
 _FILES = ("tokenizer.json", "tokenizer_config.json", "generation_config.json", "config.json", "chat_template.jinja")
@@ -57,6 +60,16 @@ def vocabulary_from_tokenizer(source: Any, *, size: int | None = None, stop_toke
         UnsupportedError: tokens whose bytes depend on where they stand.
     """
     tokenizer = _read(source)
+    try:
+        return _vocabulary(tokenizer, size, stop_tokens)
+    except (LookupError, TypeError, AttributeError, ArithmeticError, ValueError) as error:
+        if isinstance(error, CompileError):
+            raise
+        raise SourceError(f"not a tokenizer that the tokenizers library would read: {type(error).__name__}: {error}",
+                          source=tokenizer.name or "<tokenizer>", hint="check that the download is complete") from error
+
+
+def _vocabulary(tokenizer: _Tokenizer, size: int | None, stop_tokens: Iterable[int | str] | None) -> Vocabulary:
     texts, spelled = _token_texts(tokenizer)
     tokens = _token_bytes(tokenizer, texts, spelled)
     stops = _stop_ids(tokenizer, texts, stop_tokens)
@@ -190,7 +203,11 @@ def _token_texts(tokenizer: _Tokenizer) -> tuple[list[str], npt.NDArray[np.bool_
     named = {int(number): str(text) for text, number in pairs}
     added = tokenizer.added
     named.update((int(entry["id"]), str(entry["content"])) for entry in added)
-    texts = [named.get(number, "") for number in range(max(named, default=-1) + 1)]
+    count = max(named, default=-1) + 1
+    if count > MOST_TOKENS or min(named, default=0) < 0:
+        raise SourceError(f"token ids run from {min(named)} to {count - 1}", source=tokenizer.name or "<tokenizer>",
+                          hint=f"ids are 0 to {MOST_TOKENS - 1} at most; check that the download is complete")
+    texts = [named.get(number, "") for number in range(count)]
     spelled = np.fromiter(map(bool, texts), bool, len(texts))
     spelled[[int(entry["id"]) for entry in added if entry.get("special")]] = False
     unknown = model.get("unk_token") if isinstance(vocab, dict) else None
@@ -295,7 +312,8 @@ def _stop_ids(tokenizer: _Tokenizer, texts: list[str], given: Iterable[int | str
     stops = {number for number in stops if number < len(texts)}
     stops = stops or {numbers[mark] for mark in _TEXT_ENDS if mark in numbers}
     if not stops:
-        raise SourceError("no stop token is declared", source=tokenizer.name or "<tokenizer>", hint="name it: stop_tokens=['</s>']")
+        raise SourceError("no stop token is declared", source=tokenizer.name or "<tokenizer>",
+                          hint="name it: stop_tokens=['</s>'], or --stop '</s>'")
     return sorted(stops)
 
 
@@ -310,6 +328,9 @@ def _stop_id(stop: int | str, numbers: dict[str, int], count: int) -> int:
 def _width(tokenizer: _Tokenizer, tokens: list[bytes], size: int | None) -> int:
     if size is None:
         declared = tokenizer.model.get("vocab_size") or (tokenizer.model.get("text_config") or {}).get("vocab_size") or 0
+        if not 0 <= int(declared) <= MOST_TOKENS:
+            raise SourceError(f"config.json declares a vocab_size of {declared}", source=tokenizer.name or "<tokenizer>",
+                              hint=f"0 to {MOST_TOKENS} are taken; give the width of the model's logits as size")
         return max(len(tokens), int(declared))
     if any(tokens[max(size, 0):]):
         raise SourceError(f"size {size} cuts off tokens that carry text; the tokenizer has {len(tokens)}",

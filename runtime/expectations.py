@@ -31,8 +31,9 @@ def expected(matcher: Matcher) -> list[str]:
     """The alternatives, as phrases; never empty."""
     ending = [THE_END] if matcher.is_accepting() else []
     allowed = list(matcher.allowed_bytes())
-    if not ending and len(allowed) == 1:
-        return [quoted(matcher.forced_bytes())]
+    forced = _whole_characters(matcher.forced_bytes())
+    if forced:
+        return [quoted(forced)]
     spelled = {byte: _forced_from(matcher, byte) for byte in allowed if byte < 0x80} if len(allowed) <= MOST_SPELLED else {}
     longer = {byte: text for byte, text in spelled.items() if len(text) > 1}
     phrases = [quoted(text) for text in longer.values()] + byte_sets([byte for byte in allowed if byte not in longer])
@@ -42,7 +43,14 @@ def expected(matcher: Matcher) -> list[str]:
 def _forced_from(matcher: Matcher, byte: int) -> bytes:
     branch = matcher.fork()
     branch.accept_bytes(bytes([byte]))
-    return bytes([byte]) + branch.forced_bytes()
+    return _whole_characters(bytes([byte]) + branch.forced_bytes())
+
+
+def _whole_characters(text: bytes) -> bytes:
+    """``text`` without a character that it only begins: which one follows is not forced."""
+    lead = next((place for place in range(1, min(4, len(text) + 1)) if text[-place] & 0xC0 != 0x80), 0)
+    missing = lead and text[-lead] >= 0xC2 and lead < 2 + (text[-lead] >= 0xE0) + (text[-lead] >= 0xF0)
+    return text[:-lead] if missing else text
 
 
 def quoted(text: bytes) -> str:
@@ -68,7 +76,7 @@ def byte_sets(allowed: list[int]) -> list[str]:
     elif beyond and beyond[0] >= 0xC2:
         phrases.append(f"some characters beyond ASCII (first byte {', '.join(_hexadecimal(beyond))})")
     elif beyond:
-        phrases.append(f"the next byte of a character ({', '.join(_hexadecimal(beyond))})")
+        phrases.append(f"some other characters beyond ASCII (next byte {', '.join(_hexadecimal(beyond))})")
     return phrases
 
 

@@ -10,18 +10,15 @@ from rich.console import Console
 from rich.table import Table
 
 from stcc.compiler.commands.outputs import check_target, plain_console
-from stcc.compiler.vocabularies import vocabulary_from_tokenizer
+from stcc.compiler.vocabularies import MOST_TOKENS, vocabulary_from_tokenizer
 from stcc.formats.container import write_atomic
 from stcc.formats.summary import printable
-
-WIDEST_HEAD = 1 << 24
-"""Largest width taken: many times any model's."""
 
 
 @click.command("vocab")
 @click.argument("tokenizer")
 @click.option("-o", "--output", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The .stv file to write.")
-@click.option("--size", type=click.IntRange(1, WIDEST_HEAD), default=None,
+@click.option("--size", type=click.IntRange(1, MOST_TOKENS), default=None,
               help="Width of the model's head, where it is padded beyond the tokenizer.")
 @click.option("--stop", "stops", multiple=True,
               help="A stop token, by text or number; repeatable. Default: what the tokenizer's files say.")

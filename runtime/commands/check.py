@@ -84,9 +84,26 @@ def find_failure(matcher: Matcher, data: bytes) -> Failure | None:
     offset = min(offset, len(data))
     if offset == len(data) and matcher.is_accepting():
         return None
-    before = data[:offset]
+    before = data[:character_start(data, offset)]
     line_start = before.rfind(b"\n") + 1
     return Failure(offset, before.count(b"\n") + 1, len(before[line_start:].decode("utf-8", "replace")) + 1, expected(matcher))
+
+
+def character_start(data: bytes, offset: int) -> int:
+    """Where the character begins that ``offset`` lies in; ``offset`` itself where the bytes are not UTF-8 text."""
+    for start in range(offset, max(-1, offset - 4), -1):
+        if start < len(data) and data[start] & 0xC0 != 0x80:
+            size = 1 + (data[start] >= 0xC0) + (data[start] >= 0xE0) + (data[start] >= 0xF0)
+            return start if offset < start + size <= len(data) and _is_text(data[start:start + size]) else offset
+    return offset
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _report(data: bytes, found: Failure | None) -> dict[str, object]:
@@ -100,7 +117,7 @@ def _explain(data: bytes, found: Failure) -> None:
     ended = found.offset == len(data)
     what = "the text ends too early" if ended else "the text does not match"
     click.secho(f"{what}: byte {found.offset}, line {found.line}, column {found.column}", fg="red")
-    before, after = surroundings(data, found.offset)
+    before, after = surroundings(data, character_start(data, found.offset))
     click.echo(f"  {before}{after}")
     click.echo(f"  {' ' * cell_len(before)}^")
     lead, *others = found.expected
