@@ -7,6 +7,7 @@ import os
 import pty
 import random
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -459,7 +460,8 @@ def test_sources_at_fault(tmp_path: Path) -> None:
     cases: list[tuple[str, bytes, str]] = [
         ("empty.json", b"", "SourceError"), ("binary.json", bytes(range(256)), "SourceError"), ("list.json", b"[]", "SourceError"),
         ("deep.json", b"[" * 100_000, "BudgetError"), ("false.json", b"false", "UnsatisfiableError"),
-        ("binary.regex", b"\xff", "SourceError"), ("open.regex", b"(", "SourceError"), ("a.tools.json", b"{}", "SourceError"), ("a.policy.yaml", b"", "SourceError"),
+        ("binary.regex", b"\xff", "SourceError"), ("open.regex", b"(", "SourceError"),
+        ("a.tools.json", b"{}", "SourceError"), ("a.policy.yaml", b"", "SourceError"),
         ("noname", b"{}", "SourceError"), ("a.stc", b"", "TruncatedError"), ("b.stc", b"text", "MagicError"), ("c.stv", b"", "SourceError"),
     ]
     for name, data, error in cases:
@@ -582,3 +584,30 @@ def test_colours_on_a_terminal_unless_refused(person: Path) -> None:
 def test_work_that_takes_a_while_is_shown_on_a_terminal_only(person: Path) -> None:
     assert "opening person.stc" in terminal("check", person, ADA, environment={}, wait=1.6)
     assert "opening" not in terminal("check", person, ADA, environment={}, wait=0.0)
+
+
+# -- the documentation -----------------------------------------------------------------------------------------------------
+
+
+def examples() -> list[tuple[str, str]]:
+    text = (SAMPLES.parent / "docs" / "command-line.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```console\n\$ (.*)\n((?:.*\n)*?)```", text)
+    return [(command, shown) for command, shown in blocks if "llama3" not in command and "bound" not in command]
+
+
+def test_the_documented_examples_say_what_is_documented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for the numbers, which change with the compiler."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "samples").symlink_to(SAMPLES)
+    (tmp_path / "app.tools.json").write_text("[]")
+    assert len(examples()) >= 6
+    for command, shown in examples():
+        result = run(*shlex.split(command)[1:])
+        said = "\n".join(line.rstrip() for line in result.output.splitlines())
+        assert re.sub(r"[\d,.]+", "0", said) == re.sub(r"[\d,.]+", "0", shown.rstrip("\n")), command
+
+
+def test_every_flag_is_documented_in_its_help_and_the_document_names_no_other() -> None:
+    text = (SAMPLES.parent / "docs" / "command-line.md").read_text(encoding="utf-8")
+    flags = {flag for name in cli._SUMMARIES for flag in re.findall(r"--[a-z][a-z-]*", run(name, "--help").stdout)}
+    assert set(re.findall(r"(?<![-\w])--[a-z][a-z-]*", text)) <= flags
