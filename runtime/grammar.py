@@ -65,6 +65,13 @@ class Grammar:
         """Costs of finishing. VocabularyRequired without a vocabulary."""
         return Needs(self.machine, self.masks)
 
+    def warm(self) -> None:
+        """Do beforehand what decoding would do step by step: mask rows, up to the budgets of ``stcc.runtime.masks``; a few milliseconds.
+
+        ``load`` calls it for bindings made in this process. VocabularyRequired without a vocabulary.
+        """
+        self.masks.warm()
+
     def matcher(self, max_tokens: int | None = None, *, canonical: bool = False) -> Matcher:
         """A matcher at the start of an output.
 

@@ -1,6 +1,10 @@
 """Loading: a path, bytes or an ``Artifact`` becomes a ``Grammar`` for one vocabulary.
 
 A bound artifact is used as it is, with numpy and msgpack only. A portable one is bound in memory, which takes the compiler (``seam``).
+
+Ahead of time means that decoding should find its tables ready. A file is opened for one request at a time, so it stays lazy: its first
+mask takes under a millisecond and decodes what it needs. A binding made in this process has just cost a compile; it is *warmed*: mask
+rows are made beforehand, some milliseconds more, as a server does before prefill.
 """
 
 from __future__ import annotations
@@ -8,6 +12,7 @@ from __future__ import annotations
 import os
 
 from stcc.formats import Artifact, Vocabulary
+from stcc.formats.binding_sections import StoredBinding
 from stcc.runtime.grammar import Grammar
 
 Source = str | os.PathLike[str] | bytes | bytearray | memoryview | Artifact
@@ -22,12 +27,14 @@ def open_artifact(source: Source) -> Artifact:
     return Artifact.load(source)
 
 
-def load(source: Source, vocabulary: Vocabulary | None = None) -> Grammar:
+def load(source: Source, vocabulary: Vocabulary | None = None, *, warm: bool | None = None) -> Grammar:
     """Load an artifact for decoding.
 
     Args:
         source: path of a ``.stc``, its bytes, or an ``Artifact``.
         vocabulary: the model's. Without one the grammar answers questions about bytes only.
+        warm: whether to make mask rows beforehand (``Grammar.warm``). None: exactly if the binding was made in this process, not read
+            from a file.
 
     Raises:
         FormatError: the file is not a sound artifact.
@@ -40,5 +47,8 @@ def load(source: Source, vocabulary: Vocabulary | None = None) -> Grammar:
         from stcc.runtime.seam import bind_artifact
 
         artifact = bind_artifact(artifact, vocabulary)
-    name = artifact.metadata.name or artifact.file
-    return Grammar(artifact.machine, artifact.binding_for(vocabulary), vocabulary, name=name, artifact=artifact)
+    name, binding = artifact.metadata.name or artifact.file, artifact.binding_for(vocabulary)
+    grammar = Grammar(artifact.machine, binding, vocabulary, name=name, artifact=artifact)
+    if warm or (warm is None and not isinstance(binding, StoredBinding)):
+        grammar.warm()
+    return grammar

@@ -25,8 +25,9 @@ import numpy.typing as npt
 
 from stcc.formats.binding import UNREACHABLE
 from stcc.runtime.errors import BitmaskError, BudgetTooSmall, ConstraintError, RollbackError, TokenOutOfRange, VocabularyRequired
-from stcc.runtime.masks import STOP, Entry
-from stcc.runtime.stack import MOST_FORCED, TERMINATED, Configuration, Level
+from stcc.runtime.masks import Entry
+from stcc.runtime.stack import MOST_FORCED, TERMINATED, Configuration
+from stcc.runtime.transitions import STOP
 
 if TYPE_CHECKING:
     from stcc.runtime.grammar import Grammar
@@ -49,11 +50,12 @@ class Matcher:
         self._size = self._words = 0
         if grammar.vocabulary is not None:
             masks = grammar.masks
-            self._rows, self._values = masks.rows, masks.values
+            self._rows, self._values = masks.rows, masks.transitions.values
             self._size, self._words = masks.sets.size, masks.sets.words
         self._max_tokens = max_tokens
         self._left = max_tokens
-        self._history: list[tuple[int, Level, int | None]] = []
+        # state, level and budget of every step, flat: a tuple a step would be work for the garbage collector
+        self._history: list[Any] = []
         self._state, self._level = grammar.start
         if max_tokens is not None:
             need = self.need()
@@ -81,7 +83,7 @@ class Matcher:
     @property
     def steps(self) -> int:
         """Number of accepted steps, that is, how many ``rollback`` can undo."""
-        return len(self._history)
+        return len(self._history) // 3
 
     def is_accepting(self) -> bool:
         """Whether the output so far is a complete valid one; exactly then stop tokens are allowed (until one is accepted)."""
@@ -126,7 +128,7 @@ class Matcher:
                 return False
             target, above = landing
         elif value == STOP and state != TERMINATED and self.is_accepting():
-            self._history.append((state, level, left))
+            self._history += (state, level, left)
             self._state = TERMINATED
             return True
         else:
@@ -135,7 +137,7 @@ class Matcher:
             if self.grammar.needs.need(target, above) >= left:
                 return False
             self._left = left - 1
-        self._history.append((state, level, left))
+        self._history += (state, level, left)
         self._state, self._level = target, above
         return True
 
@@ -149,7 +151,7 @@ class Matcher:
         after = self.grammar.stacks.read(self._state, self._level, text)
         if after is None or (self._left is not None and self.grammar.needs.need(*after) > self._left):
             return False
-        self._history.append((self._state, self._level, self._left))
+        self._history += (self._state, self._level, self._left)
         self._state, self._level = after
         return True
 
@@ -159,11 +161,12 @@ class Matcher:
         Raises:
             RollbackError: fewer were accepted, or ``steps`` is negative.
         """
-        if not 0 <= steps <= len(self._history):
-            raise RollbackError(steps, len(self._history))
+        if not 0 <= steps <= self.steps:
+            raise RollbackError(steps, self.steps)
         if steps:
-            self._state, self._level, self._left = self._history[-steps]
-            del self._history[-steps:]
+            start = len(self._history) - 3 * steps
+            self._state, self._level, self._left = self._history[start:start + 3]
+            del self._history[start:]
 
     def reset(self) -> None:
         """Go back to the start, with the whole budget."""

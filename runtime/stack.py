@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 if TYPE_CHECKING:
     from stcc.formats.machine import Machine
+    from stcc.runtime.verdicts import Verdicts
 
 ENDED, TERMINATED = -1, -2
 MOST_LEVELS = 1 << 16
@@ -29,6 +30,7 @@ MOST_FORCED = 1 << 16
 """Most bytes that one forced chain is followed for: a compiled machine always ends it sooner, a doctored file might not."""
 
 Configuration = tuple[int, "Level"]
+_NO_KEYS: dict[int, int] = {}
 
 
 class Level:
@@ -39,14 +41,16 @@ class Level:
         below: the level under it (itself at the bottom).
         depth: number of call sites on the stack.
         landings: value record -> configuration it leads to from here, or None (dead here).
-        keys: state -> key of its mask row.
+        keys: state -> number of its mask row; shared with all levels of equal ``verdicts``, and empty until those are known.
+        verdicts: which values that leave a rule are alive here; None until asked for.
         costs: state -> least tokens to finish through each of its live actions, and the greatest of them.
         needs: state -> fewest tokens that finish.
         finish: int32 vector, fewest tokens to finish after leaving this level by each kind; None until asked for.
         forced: state -> the one byte that may follow, or -1.
     """
 
-    __slots__ = ("below", "children", "costs", "depth", "finish", "forced", "keys", "landings", "needs", "site")
+    __slots__ = ("below", "children", "costs", "depth", "finish", "forced", "keys", "landings", "needs", "site",
+                 "verdicts")
 
     def __init__(self, site: int, below: Level | None) -> None:
         self.site = site
@@ -54,7 +58,8 @@ class Level:
         self.depth: int = 0 if below is None else below.depth + 1
         self.children: dict[int, Level] = {}
         self.landings: dict[int, Configuration | None] = {}
-        self.keys: dict[int, int] = {}
+        self.keys: dict[int, int] = _NO_KEYS
+        self.verdicts: Verdicts | None = None
         self.costs: dict[int, tuple[npt.NDArray[np.int32], int]] = {}
         self.needs: dict[int, int] = {}
         self.finish: npt.NDArray[np.int32] | None = None
@@ -79,12 +84,13 @@ class Stacks:
         ends: bytes ``[states]``, 1 where the output may end on the empty stack.
     """
 
-    __slots__ = ("_eager", "_kept", "bottom", "ends", "machine")
+    __slots__ = ("_eager", "_kept", "_returns", "bottom", "ends", "machine")
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.bottom = Level(-1, None)
         self.ends: bytes = machine.accepting.tobytes()
+        self._returns = machine.returns.data  # single numbers are read from it several times faster than from an array
         self._kept = 0
         self._eager: dict[int, int] = {}
 
@@ -128,7 +134,7 @@ class Stacks:
         """Where returning through ``exit_`` from ``level`` leads; None where that exit must not be taken."""
         if level.site < 0:
             return (ENDED, level) if exit_ == 0 else None
-        state = int(self.machine.returns[level.site, exit_])
+        state: int = self._returns[level.site, exit_]
         return (state, level.below) if state >= 0 else None
 
     def settle(self, state: int, level: Level) -> Configuration | None:
@@ -151,7 +157,7 @@ class Stacks:
             if exit_ < 0 or level.site < 0:
                 return None
             # a lazy return: the byte is read at the return state, which never ends its rule itself
-            state, level = int(machine.returns[level.site, exit_]), level.below
+            state, level = self._returns[level.site, exit_], level.below
         return None
 
     def read(self, state: int, level: Level, text: bytes) -> Configuration | None:

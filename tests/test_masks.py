@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from runtime_cases import Oracle, bound, configuration_of, nasty
 
-import stcc.runtime.masks as masks_module
+import stcc.runtime.action_tokens as action_tokens_module
 import stcc.runtime.token_sets as token_sets_module
 from stcc.formats.machine import Machine
 from stcc.formats.vocabulary import Vocabulary
@@ -60,12 +60,12 @@ def test_masks_of_random_machines(machine: Machine, vocabulary: Vocabulary) -> N
 @settings(max_examples=30, deadline=None)
 @given(random_machines(), random_vocabularies())
 def test_packed_and_scattered_actions_give_the_same_rows(machine: Machine, vocabulary: Vocabulary) -> None:
-    before = masks_module.LARGE_ACTION
-    masks_module.LARGE_ACTION = 2  # almost every action keeps a packed row
+    before = action_tokens_module.LARGE_ACTION
+    action_tokens_module.LARGE_ACTION = 2  # almost every action keeps a packed row
     try:
         walk(bound(machine, vocabulary), random.Random(1), 8)
     finally:
-        masks_module.LARGE_ACTION = before
+        action_tokens_module.LARGE_ACTION = before
 
 
 def test_rows_are_shared_and_bounded() -> None:

@@ -1,0 +1,126 @@
+"""The tokens of each action of a binding, ready to be put into mask rows.
+
+In: a ``Binding``'s runs and the ``TokenSets`` of its vocabulary. Out: rows of sets of actions. Few actions own many tokens; the others own
+a few thousand together. Without a large one, every token has one action, so the sets are disjoint and adding bits is the same as joining
+them: one ``np.add.at`` scatters them (5-10 us). With a large one the set is read off the runs of the byte order and made from the
+vocabulary's nearest reference row (``TokenSets``, 30-60 us).
+
+Cost: O(runs + tokens of small actions) to make, in array operations.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from stcc.runtime.token_sets import BIT, Row, TokenSets, expand
+
+if TYPE_CHECKING:
+    from stcc.formats.binding import Binding
+
+Int32 = npt.NDArray[np.int32]
+
+LARGE_ACTION = 2048
+"""Tokens from which an action is large."""
+SMALL_TOKENS = 1 << 15
+"""Most tokens, over all small actions, that are expanded when a grammar is opened."""
+FEW_ACTIONS = 16
+"""Actions up to which slices are cheaper than one gather."""
+FEW_TOKENS = 16
+"""Tokens up to which setting bits one by one beats NumPy; most states inside forced text admit fewer."""
+
+
+class ActionTokens:
+    """See the module's text.
+
+    Attributes:
+        actions: number of actions.
+        is_large: bool ``[actions]``.
+        tokens: intp ``[actions]``, how many tokens each owns; 0 for the dead action.
+        sizes: the same, 0 for large ones too.
+        starts: intp ``[actions + 1]``, where the tokens of each small action begin in the next two.
+        words: intp, word of each token of a small action.
+        bits: int32, its bit there.
+    """
+
+    __slots__ = ("_large_ids", "_run_action", "_run_starts", "_sets", "_starts_list", "actions", "bits", "is_large", "sizes", "starts",
+                 "tokens", "words")
+
+    def __init__(self, binding: Binding, sets: TokenSets) -> None:
+        self._sets, self.actions = sets, binding.actions
+        self._run_starts, self._run_action = binding.run_starts, binding.run_action.astype(np.intp)  # what NumPy indexes with fastest
+        lengths = np.empty(len(self._run_starts), np.int32)
+        if len(lengths):
+            np.subtract(self._run_starts[1:], self._run_starts[:-1], out=lengths[:-1])
+            lengths[-1] = len(sets.byte_order) - int(self._run_starts[-1])
+        self.tokens = np.bincount(self._run_action, weights=lengths, minlength=self.actions).astype(np.intp)
+        self.tokens[:1] = 0  # action 0 is dead everywhere, so its tokens are never asked for
+        self.is_large = self.tokens >= _threshold(self.tokens)
+        self._large_ids = frozenset(np.flatnonzero(self.is_large).tolist())
+        self.sizes = np.where(self.is_large, 0, self.tokens)
+        self.starts = np.zeros(self.actions + 1, np.intp)
+        np.cumsum(self.sizes, out=self.starts[1:])
+        self._starts_list: list[int] = self.starts.tolist()
+        self._expand(lengths)
+
+    def _expand(self, lengths: Int32) -> None:
+        """Word and bit of every token of a small action, by action."""
+        small = np.flatnonzero(self.sizes[self._run_action])
+        actions = self._run_action[small]
+        # a stable sort of 16-bit keys is a radix sort
+        small = small[np.argsort(actions.astype(np.uint16) if self.actions <= 1 << 16 else actions, kind="stable")]
+        tokens = self._sets.byte_order[expand(self._run_starts[small], lengths[small])]
+        self.words = (tokens >> 5).astype(np.intp)
+        self.bits = BIT[tokens & 31]
+
+    def union(self, actions: Int32) -> Row:
+        """The packed tokens of several distinct actions, int32 ``[words]``, not to be written to."""
+        few = len(actions) <= FEW_ACTIONS
+        if not self._large_ids.isdisjoint(actions.tolist()) if few else bool(self.is_large[actions].any()):
+            return self._sets.row(self._bounds(actions))
+        row = np.zeros(self._sets.words, np.int32)
+        if few:
+            self._scatter_few(row, actions.tolist())
+        else:
+            chosen = self.places(actions)
+            np.add.at(row, self.words[chosen], self.bits[chosen])
+        return row
+
+    def places(self, actions: npt.NDArray[np.integer]) -> npt.NDArray[np.intp]:
+        """Where in ``words`` and ``bits`` the tokens of small ``actions`` stand, one action after the other."""
+        return expand(self.starts[actions], self.sizes[actions])
+
+    def _bounds(self, actions: Int32) -> Int32:
+        """Where in the byte order the tokens of ``actions`` begin and end in turn. int32, strictly rising, an even number."""
+        member = np.zeros(self.actions, np.bool_)
+        member[actions] = True
+        runs = member[self._run_action]
+        bounds = self._run_starts[1:][runs[1:] != runs[:-1]]
+        first, last = [0] if runs[0] else [], [len(self._sets.byte_order)] if runs[-1] else []
+        return np.concatenate((first, bounds, last)).astype(np.int32) if first or last else bounds
+
+    def _scatter_few(self, row: Row, actions: list[int]) -> None:
+        starts, words, bits = self._starts_list, self.words, self.bits
+        spans = [(starts[action], starts[action + 1]) for action in actions]
+        total = sum([high - low for low, high in spans])
+        if total <= FEW_TOKENS:
+            word_at, bit_at, cells = words.item, bits.item, row.data
+            for low, high in spans:
+                for place in range(low, high):
+                    cells[word_at(place)] += bit_at(place)
+        elif len(spans) <= 3:  # as many scatters cost less than joining their spans
+            for low, high in spans:
+                np.add.at(row, words[low:high], bits[low:high])
+        else:
+            np.add.at(row, np.concatenate([words[low:high] for low, high in spans]), np.concatenate([bits[low:high] for low, high in
+            spans]))
+
+
+def _threshold(sizes: npt.NDArray[np.intp]) -> int:
+    """Size from which an action is large, lowered until all small ones together own at most ``SMALL_TOKENS``."""
+    threshold = LARGE_ACTION
+    while threshold > 1 and int(sizes[sizes < threshold].sum()) > SMALL_TOKENS:
+        threshold //= 2
+    return threshold
