@@ -20,6 +20,8 @@ Int32 = npt.NDArray[np.int32]
 # Nodes. Over 105 schemas of MaskBench (every 50th, those with rules) the limits 0, 16, 64, 128 and 256 give 585.4, 585.6, 584.8, 585.1 and
 # 586.3 KB of compressed machines and 960, 965, 879, 872 and 840 call sites: size hardly cares, and a site saved is work saved in binding.
 SMALL_RULE = 64
+MOST_COPIED = 4096
+"""Nodes that all copies of one rule may add: a small rule called a thousand times stays a call."""
 
 
 def inline(grammar: Grammar, max_nodes: int = 200_000, *, small: int = SMALL_RULE) -> Grammar:
@@ -36,7 +38,7 @@ def inline(grammar: Grammar, max_nodes: int = 200_000, *, small: int = SMALL_RUL
         for call in grammar.rules[number].calls:
             callee = finished[call.rule]
             cost = 0 if assembly.has(call) or uses[call.rule] == 1 else callee.nodes
-            wanted = call.rule not in fixed and (uses[call.rule] == 1 or callee.nodes <= small)
+            wanted = call.rule not in fixed and (callee.nodes <= small or uses[call.rule] == 1) and callee.nodes * (uses[call.rule] - 1) <= MOST_COPIED
             if wanted and (not cost or total + cost <= max_nodes):
                 assembly.copy(call, callee)
                 total += cost

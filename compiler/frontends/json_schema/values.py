@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from stcc.compiler.frontends.json_schema.construction import Construction
 
 Residual = tuple[int, ...]
-_LARGE_STRING = 256
+_LARGE_STRING = 24
 """A string DFA of more states becomes a rule, so that several uses can share it (the inliner takes single uses back)."""
 _FEW = 3
 """Up to this many undecided subschemas, a scalar's conditions are expanded as formulas, whose DFAs are cached by what they say."""
