@@ -38,7 +38,8 @@ def inline(grammar: Grammar, max_nodes: int = 200_000, *, small: int = SMALL_RUL
         for call in grammar.rules[number].calls:
             callee = finished[call.rule]
             cost = 0 if assembly.has(call) or uses[call.rule] == 1 else callee.nodes
-            wanted = call.rule not in fixed and (callee.nodes <= small or uses[call.rule] == 1) and callee.nodes * (uses[call.rule] - 1) <= MOST_COPIED
+            added = callee.nodes * (uses[call.rule] - 1)
+            wanted = call.rule not in fixed and (callee.nodes <= small or not added) and added <= MOST_COPIED
             if wanted and (not cost or total + cost <= max_nodes):
                 assembly.copy(call, callee)
                 total += cost

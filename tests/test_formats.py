@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from stcc.compiler.dfa import Dfa
 from stcc.compiler.minimize import minimize_dfa
 from stcc.compiler.scalars.formats import KNOWN_FORMATS, string_format

@@ -12,6 +12,7 @@ from functools import lru_cache
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from stcc.compiler.dfa import Dfa
 from stcc.compiler.errors import BudgetError, SourceError, UnsupportedError
 from stcc.compiler.minimize import minimize_dfa

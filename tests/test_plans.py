@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizer_cases import REAL, SHARED, TEXTS, TRAINED
+from tokenizers import Tokenizer
+
 from stcc.compiler.binding.canonical import CanonicalEncoder, canonical_encoder
 from stcc.compiler.binding.locality import check_locality
 from stcc.compiler.binding.plans import MAX_CHAIN, MAX_TOKENS, Plans, plan_states
@@ -19,8 +22,6 @@ from stcc.compiler.stepping import TERMINATED, Configuration, initial, run, step
 from stcc.compiler.vocabularies import vocabulary_from_tokenizer
 from stcc.formats import Vocabulary
 from stcc.formats.machine import Machine
-from tokenizer_cases import REAL, SHARED, TEXTS, TRAINED
-from tokenizers import Tokenizer
 
 Case = tuple[Tokenizer, Vocabulary, CanonicalEncoder]
 

@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizer_cases import REAL, SHARED, TEXTS, TRAINED
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
 from stcc.compiler.binding.encoder_record import byte_alphabet, encoder_record, pack_column, unpack_column
 from stcc.compiler.errors import SourceError, UnsupportedError
 from stcc.compiler.vocabularies import vocabulary_from_tokenizer
 from stcc.formats import Vocabulary
-from tokenizer_cases import REAL, SHARED, TEXTS, TRAINED
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 
 def spelled(vocabulary: Vocabulary, ids: list[int]) -> bytes:

@@ -25,6 +25,7 @@ import zlib
 from typing import Any
 
 import numpy as np
+
 from stcc.compiler.binding.encoder_record import flat_steps, unpack_column
 from stcc.formats.vocabulary import Vocabulary
 

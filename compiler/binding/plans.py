@@ -30,6 +30,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+
 from stcc.compiler.binding.canonical import CONTEXTS, CanonicalEncoder, canonical_encoder
 from stcc.compiler.options import Deadline
 from stcc.formats.machine import Machine, end_states

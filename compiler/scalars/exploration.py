@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
+
 from stcc.compiler.dfa import Dfa
 from stcc.compiler.errors import BudgetError
 from stcc.compiler.minimize import minimize_dfa

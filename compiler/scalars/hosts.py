@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+
 from stcc.compiler.dfa import Dfa
 from stcc.compiler.scalars.exploration import explore
 

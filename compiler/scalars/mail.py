@@ -9,6 +9,7 @@ the domains of idn-email are those of ``stcc.compiler.scalars.internationalized`
 from __future__ import annotations
 
 import numpy as np
+
 from stcc.compiler import algebra
 from stcc.compiler.dfa import Dfa
 from stcc.compiler.frontends.regex import compile_pattern

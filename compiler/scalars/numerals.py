@@ -17,6 +17,7 @@ from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+
 from stcc.compiler.dfa import Dfa
 from stcc.compiler.errors import BudgetError, SourceError
 from stcc.compiler.scalars.exploration import explore
