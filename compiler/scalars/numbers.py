@@ -24,7 +24,7 @@ from stcc.compiler.scalars.numerals import MAX_EXPONENT, MAX_STATES, Number, Unr
 from stcc.compiler.scalars.ranges import at_least, at_most, between, equal_to
 
 __all__ = ["MAX_EXPONENT", "MAX_STATES", "Number", "all_numbers", "at_least", "at_most", "between", "equal_to", "integers", "multiple_of",
-           "plain_numbers"]
+           "plain_numbers", "unpointed_integers"]
 
 
 @lru_cache(maxsize=1)
@@ -42,3 +42,14 @@ def plain_numbers() -> Dfa:
 def integers() -> Dfa:
     """Plain numbers with an integral value: ``-?(0|[1-9][0-9]*)(\\.0+)?``."""
     return multiple_of(1)
+
+
+@lru_cache(maxsize=1)
+def unpointed_integers() -> Dfa:
+    """Integers spelled without a fraction, as draft 4 has them: ``-?(0|[1-9][0-9]*)``."""
+    return tabulate(_Unpointed())
+
+
+class _Unpointed(Unrestricted):
+    def point(self, seen: int) -> int | None:
+        return None

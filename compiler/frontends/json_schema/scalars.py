@@ -7,6 +7,7 @@ atoms' DFAs; texts for which none holds are not accepted. Strings are worked on 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from stcc.compiler import algebra
@@ -160,14 +161,9 @@ def _looks_at_sign(payload: object) -> bool:
     return isinstance(payload, atoms.NumberEquals) and payload.value == 0
 
 
+@lru_cache(maxsize=1)
 def _any_string() -> Dfa:
-    global _ANY_STRING
-    if _ANY_STRING is None:
-        _ANY_STRING = json_escape(algebra.utf8_strings(), closing_quote=True)
-    return _ANY_STRING
-
-
-_ANY_STRING: Dfa | None = None
+    return json_escape(algebra.utf8_strings(), closing_quote=True)
 
 
 def _utf8(text: str) -> bytes:
@@ -189,7 +185,7 @@ _ATOMS: dict[type, Callable[[Any], Dfa]] = {
     atoms.StringIn: lambda p: algebra.literals({_utf8(value): 0 for value in p.values}),
     atoms.StringLength: lambda p: algebra.length_between(p.low, p.high),
     atoms.StringFormat: _format,
-    atoms.NumberIntegral: lambda p: numbers.integers(),
+    atoms.NumberIntegral: lambda p: numbers.unpointed_integers() if p.spelled else numbers.integers(),
     atoms.NumberAtLeast: lambda p: numbers.at_least(p.bound, p.exclusive),
     atoms.NumberAtMost: lambda p: numbers.at_most(p.bound, p.exclusive),
     atoms.NumberMultiple: lambda p: numbers.multiple_of(p.factor),
