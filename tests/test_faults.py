@@ -17,3 +17,9 @@ def test_draft_4_integers_have_no_fraction() -> None:
     assert accepts(schema, "2") and accepts(schema, "-3")
     assert not accepts(schema, "2.0") and not accepts(schema, "2.")
     assert accepts({"type": "integer", "minimum": -3}, "2.0")
+
+
+def test_exponents_stay_within_a_double() -> None:
+    assert accepts({"type": "number"}, "1.5e199") and accepts({"minimum": 0}, "1E-999")
+    for text in ("1e400", "1e+200", "2E0999", "-3e1000"):
+        assert not accepts({"type": "number"}, text) and not accepts({"maximum": 0}, text)

@@ -34,6 +34,10 @@ def accepted(dfa: Dfa, texts: list[str]) -> set[str]:
     return {text for text in texts if dfa.match(text.encode()) == 0}
 
 
+def exponent_of(text: str) -> int:
+    return int(text.lower().partition("e")[2] or 0)
+
+
 def plain_values(texts: list[str], holds: Callable[[Fraction], bool]) -> set[str]:
     return {text for text in texts if PLAIN.fullmatch(text) and holds(Fraction(text))}
 
@@ -70,7 +74,8 @@ def test_multiples_agree_with_arithmetic_on_every_short_text(divisor: str) -> No
 
 def test_universes_are_the_grammar_of_rfc_8259() -> None:
     texts = ["".join(letters) for length in range(6) for letters in itertools.product("-09.eE+", repeat=length)]
-    assert accepted(numbers.all_numbers(), texts) == {text for text in texts if JSON.fullmatch(text)}
+    texts += [f"1{mark}{sign}{exponent}" for mark in "eE" for sign in ("", "+", "-") for exponent in range(320)]
+    assert accepted(numbers.all_numbers(), texts) == {text for text in texts if JSON.fullmatch(text) and exponent_of(text) <= 199}
     assert accepted(numbers.plain_numbers(), texts) == {text for text in texts if PLAIN.fullmatch(text)}
     assert accepted(numbers.integers(), short_texts()) == plain_values(short_texts(), lambda value: value.denominator == 1)
 
@@ -79,7 +84,7 @@ def test_universes_are_the_grammar_of_rfc_8259() -> None:
 def test_comparison_with_zero_is_exact_with_exponents(exclusive: bool) -> None:
     texts = ["".join(letters) for length in range(6) for letters in itertools.product("-05.e", repeat=length)]
     texts += ["-0.0e+9", "0.0005E-99", "-7e3"]
-    valued = {text: Decimal(text) for text in texts if JSON.fullmatch(text)}
+    valued = {text: Decimal(text) for text in texts if JSON.fullmatch(text) and exponent_of(text) <= 199}
     low, high = numbers.at_least(0, exclusive, exponents=True), numbers.at_most(0, exclusive, exponents=True)
     assert accepted(low, texts) == {text for text, value in valued.items() if value > 0 or (value == 0 and not exclusive)}
     assert accepted(high, texts) == {text for text, value in valued.items() if value < 0 or (value == 0 and not exclusive)}
@@ -112,7 +117,7 @@ def test_factors_of_ten_cost_digits_not_residues(divisor: str, states: int) -> N
     assert numbers.multiple_of(Decimal(divisor)).states <= states
 
 
-@pytest.mark.parametrize(("dfa", "states"), [(numbers.integers(), 6), (numbers.all_numbers(), 9), (numbers.between(2, 1), 1)])
+@pytest.mark.parametrize(("dfa", "states"), [(numbers.integers(), 6), (numbers.all_numbers(), 14), (numbers.between(2, 1), 1)])
 def test_automata_have_no_state_to_spare(dfa: Dfa, states: int) -> None:
     assert dfa.states == states == minimize_dfa(dfa).states
 

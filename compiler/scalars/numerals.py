@@ -27,12 +27,17 @@ Number = int | float | Decimal | Fraction
 MAX_EXPONENT = 400
 """Largest power of ten, up or down, that a bound may reach: a text needs a state per digit, and a double ends at 308."""
 
+LARGEST_EXPONENT = 199
+"""Largest exponent spelled: past a double's 1.8e308 readers fail or make it infinite, and what stands before it may be long, too."""
+
 MAX_STATES = 20_000
 """Most states of one number's automaton before minimisation."""
 
 _MINUS, _POINT, _EXPONENT, _PLUS, _OTHER = 10, 11, 12, 13, 14  # byte classes; 0..9 are the digits themselves
-_START, _SIGNED, _ZERO, _INTEGER, _DOTTED, _FRACTION, _E, _E_SIGNED, _E_DIGITS = range(9)  # how far the text has come
-_COMPLETE = frozenset((_ZERO, _INTEGER, _FRACTION, _E_DIGITS))
+# How far the text has come; _DOWN has a digit of a negative exponent, _UP_ZERO, _UP_ONE, _UP_SOME and _UP_FULL hold a positive one of
+# 0, 1, 2 to 19 and 20 to 199: its value decides how many digits it may still take.
+_START, _SIGNED, _ZERO, _INTEGER, _DOTTED, _FRACTION, _E, _E_PLUS, _E_MINUS, _DOWN, _UP_ZERO, _UP_ONE, _UP_SOME, _UP_FULL = range(14)
+_COMPLETE = frozenset((_ZERO, _INTEGER, _FRACTION, _DOWN, _UP_ZERO, _UP_ONE, _UP_SOME, _UP_FULL))
 
 Seen = TypeVar("Seen", bound=Hashable)
 Node = tuple[int, Seen | None]
@@ -132,7 +137,8 @@ class _Text(Generic[Seen]):
             return _at(_INTEGER, self.reading.integer(seen, digit))
         if phase in (_DOTTED, _FRACTION):
             return _at(_FRACTION, self.reading.fraction(seen, digit))
-        return _E_DIGITS, seen
+        longer = _longer_exponent(phase, digit)
+        return None if longer is None else (longer, seen)
 
     def _mark(self, node: Node[Seen], symbol: int) -> Node[Seen] | None:
         phase, seen = node
@@ -144,12 +150,21 @@ class _Text(Generic[Seen]):
             return _at(_DOTTED, self.reading.point(seen))
         if symbol == _EXPONENT and self.exponents and phase in (_ZERO, _INTEGER, _FRACTION):
             return _E, seen
-        return (_E_SIGNED, seen) if symbol in (_MINUS, _PLUS) and phase == _E else None
+        return (_E_MINUS if symbol == _MINUS else _E_PLUS, seen) if symbol in (_MINUS, _PLUS) and phase == _E else None
 
     def label(self, node: Node[Seen]) -> int:
         """Label of a text that ends at the node."""
         phase, seen = node
         return -1 if seen is None or phase not in _COMPLETE else self.reading.label(seen)
+
+
+def _longer_exponent(phase: int, digit: int) -> int | None:
+    """The phase after one more digit of an exponent; None where it would pass ``LARGEST_EXPONENT``."""
+    if phase in (_E_MINUS, _DOWN):
+        return _DOWN
+    if phase in (_E, _E_PLUS, _UP_ZERO):
+        return _UP_SOME if digit > 1 else _UP_ONE if digit else _UP_ZERO
+    return {_UP_ONE: _UP_SOME, _UP_SOME: _UP_FULL}.get(phase)
 
 
 def _at(phase: int, seen: Seen | None) -> Node[Seen] | None:
