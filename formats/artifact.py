@@ -121,7 +121,7 @@ class Artifact:
 
     @cached_property
     def machine(self) -> Machine:
-        """The machine, verified.
+        """The machine, verified; that of a file decodes and verifies its table when the table is first used.
 
         Raises:
             FormatError: its sections are missing or damaged, or an index in them is out of range.

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from stcc.formats.binding import EXPOSED, MOVE, POPPED, UNREACHABLE, Binding
 from stcc.formats.machine import Machine
+from stcc.formats.row_patterns import RowPatterns, row_patterns
 
 Array = npt.NDArray[Any]
 Checks = list[tuple[bool, str]]
@@ -46,10 +47,12 @@ def verify_tokens(binding: Binding, machine: Machine) -> list[str]:
 
 
 def verify_rows(binding: Binding, machine: Machine) -> list[str]:
-    """The broken invariants of ``row_*``, ``record_*`` and ``suffix_*``."""
+    """The broken invariants of ``row_*`` (by pattern, for a stored binding), ``record_*`` and ``suffix_*``."""
     records, targets = len(binding.record_kind), machine.states + len(binding.record_kind)
+    rows = row_patterns(binding)
     broken = _broken([
-        (_spans(binding.row_offsets, machine.states, binding.row_actions, binding.row_values), "row offsets rise over the states' entries"),
+        (len(rows.pattern) == machine.states and _within(rows.pattern, len(rows.offsets) - 1), "each state has a row"),
+        (_spans(rows.offsets, len(rows.offsets) - 1, rows.actions, rows.base, rows.follows), "row offsets rise over the states' entries"),
         (_spans(binding.record_push_offsets, records, binding.record_pushes), "push offsets rise over the records' pushes"),
         (_spans(binding.suffix_offsets, len(binding.suffix_offsets) - 1, binding.suffix_states, binding.suffix_values),
          "suffix offsets rise over the functions' entries"),
@@ -58,15 +61,36 @@ def verify_rows(binding: Binding, machine: Machine) -> list[str]:
     if broken:
         return broken
     return _broken([
-        (_rising_within(binding.row_actions, binding.row_offsets), "actions rise within a row"),
-        (_within(binding.row_actions, binding.actions, low=1), "row actions are in range"),
-        (_within(binding.row_values, targets), "row values are states or records"),
+        (_rising_within(rows.actions, rows.offsets), "actions rise within a row"),
+        (_within(rows.actions, binding.actions, low=1), "row actions are in range"),
+        (_row_values_within(rows, machine.states, targets), "row values are states or records"),
         (_rising_within(binding.suffix_states, binding.suffix_offsets), "return states rise within a suffix function"),
         (_within(binding.suffix_states, machine.states), "return states are in range"),
         (_within(binding.suffix_values, targets), "suffix values are states or records"),
         (_within(binding.record_pushes, machine.sites), "pushed call sites are in range"),
         *_record_checks(binding, machine),
     ])
+
+
+def _row_values_within(rows: RowPatterns, states: int, targets: int) -> bool:
+    """Whether every value is in range at every state that has its pattern: it is if it is at the first and at the last of them."""
+    follows = rows.follows != 0
+    if not follows.any():
+        return _within(rows.base, targets)
+    numbers, lengths = np.arange(states, dtype=np.int32), np.diff(rows.offsets)
+    first, last = np.zeros(len(lengths), np.int32), np.zeros(len(lengths), np.int32)
+    last[rows.pattern] = numbers  # of equal indices the last assignment stays
+    first[rows.pattern[::-1]] = numbers[::-1]
+    moving = low = high = rows.base
+    if not follows.all():
+        if not _within(moving[~follows], targets):
+            return False
+        low, high = np.where(follows, moving, states), np.where(follows, moving, -states)
+    filled = lengths > 0
+    starts = rows.offsets[:-1][filled]
+    # bases are below 2**30, so that nothing wraps around
+    lowest, highest = np.minimum.reduceat(low, starts) + first[filled], np.maximum.reduceat(high, starts) + last[filled]
+    return int(lowest.min()) >= 0 and int(highest.max()) < states
 
 
 def _record_checks(binding: Binding, machine: Machine) -> Checks:

@@ -1,7 +1,8 @@
 """Binding <-> sections: rows, plans and needs that repeat along a chain of states are stored once.
 
 In: a ``Binding``; out: its sections ``binding.N.*`` (SPEC.md lists them). In: a container; out: a ``Binding`` that decodes and verifies a
-family of sections (tokens, rows, plans, need) when one of its arrays is first used, since a mask needs neither plans nor needs.
+family of sections (tokens, rows, plans, need) when one of its arrays is first used, since a mask needs neither plans nor needs, and
+rows stay patterns for those who can use them so (``row_patterns``).
 
 Values are coded relative to their state (``stcc.formats.coding.relative``), so the rows of a string that may be 100 characters long are
 mostly one pattern. Needs fall by one along a chain, so they are stored as differences.
@@ -22,6 +23,7 @@ from stcc.formats.coding import Array, delta, first_uses, narrow, offsets, relat
 from stcc.formats.container import WORKING_SIZE, SectionData
 from stcc.formats.errors import ContentError
 from stcc.formats.machine import Machine
+from stcc.formats.row_patterns import RowPatterns
 from stcc.formats.sections import PLAIN_PATTERN_STATES, SectionReader
 
 NAMES = (
@@ -32,7 +34,7 @@ NAMES = (
     "plan_pattern", "plan_counts", "plan_tokens", "cover",
     "need_finish", "need_kinds", "need_leave",
 )
-Arrays = dict[str, Array]
+Arrays = dict[str, Any]
 
 
 def prefix(number: int) -> str:
@@ -108,52 +110,53 @@ def _cost_codes(costs: Array) -> Array:
 class StoredBinding(Binding):
     """A ``Binding`` in a file: a family of arrays is decoded and verified when one of them is first used.
 
-    Using an array raises FormatError if a section of its family is missing or damaged, or an index in it is out of range.
+    ``row_patterns`` are the rows as they are stored (``stcc.formats.row_patterns``), with the records; the expanded ``row_*`` arrays are
+    made from them if somebody asks. Using an array raises FormatError if a section of its family is missing or damaged, or an index in
+    it is out of range.
     """
 
+    reader: SectionReader
+    machine: Machine
+    row_patterns: RowPatterns
+
     def __init__(self, reader: SectionReader, machine: Machine, fingerprint: str, vocabulary_size: int, actions: int) -> None:
-        self.__dict__.update(fingerprint=fingerprint, vocabulary_size=vocabulary_size, actions=actions, _reader=reader, _machine=machine)
+        self.__dict__.update(fingerprint=fingerprint, vocabulary_size=vocabulary_size, actions=actions, reader=reader, machine=machine)
 
     def __getattr__(self, name: str) -> Any:
         family = _FAMILY_OF.get(name)
         if family is None:
             raise AttributeError(name)
-        reader = self._reader
-        with reader.checked():
-            arrays = _READ[family](reader, self._machine.states)
+        with self.reader.checked():
+            arrays = _READ[family](self)
         checked: StoredBinding = object.__new__(StoredBinding)  # so that no other thread sees arrays before they are verified
         checked.__dict__.update(self.__dict__, **arrays)
-        broken = FAMILIES[family](checked, self._machine)
+        broken = FAMILIES[family](checked, self.machine) if family in FAMILIES else []
         if broken:
-            raise ContentError(reader.file, reader.prefix.rstrip("."), f"it does not hold that {broken[0]}")
+            raise ContentError(self.reader.file, self.reader.prefix.rstrip("."), f"it does not hold that {broken[0]}")
         self.__dict__.update(checked.__dict__)
         return arrays[name]
 
 
-def _read_tokens(reader: SectionReader, states: int) -> Arrays:
+def _read_tokens(binding: StoredBinding) -> Arrays:
+    reader = binding.reader
     lengths, action = reader.take("run_lengths", optional=True), to_int32(reader.take("run_action", optional=True))
     if len(lengths) != max(len(action) - 1, 0):
         raise ValueError("every run but the last has a length")
     return {"run_starts": offsets(lengths)[:len(action)], "run_action": action}
 
 
-def _read_rows(reader: SectionReader, states: int) -> Arrays:
+def _read_patterns_and_records(binding: StoredBinding) -> Arrays:
+    reader, states = binding.reader, binding.machine.states
     values = reader.take("pattern_values", optional=True)
     base, follows = relative_parts(values, states)
     actions = to_int32(reader.take("pattern_actions", optional=True))
     if len(actions) != len(values):
         raise ValueError("pattern actions and values differ in number")
-    starts, lengths, bounds = _read_patterns(reader, "row_pattern", "pattern_counts", len(values))
-    if len(starts) != states:
+    pattern, bounds = _read_patterns(reader, "row_pattern", "pattern_counts", len(values))
+    if len(pattern) != states:
         raise ValueError("row_pattern has one entry a state")
-    places = spread(starts, lengths, bounds)
-    row_values = np.take(follows, places)
-    row_values *= np.repeat(np.arange(states, dtype=np.int32), lengths)
-    row_values += np.take(base, places)
     return {
-        "row_offsets": bounds,
-        "row_actions": np.take(actions, places),
-        "row_values": row_values,
+        "row_patterns": RowPatterns(pattern, bounds, actions, base, follows),
         "record_kind": reader.take("record_kind", dtype="u8", optional=True),
         "record_head": to_int32(reader.take("record_head", optional=True)),
         "record_function": to_int32(reader.take("record_function", optional=True).astype(np.int64) - 1),
@@ -165,14 +168,24 @@ def _read_rows(reader: SectionReader, states: int) -> Arrays:
     }
 
 
-def _read_plans(reader: SectionReader, states: int) -> Arrays:
+def _expand_rows(binding: StoredBinding) -> Arrays:
+    rows: RowPatterns = binding.row_patterns
+    bounds, places, lengths = _expanded(rows.pattern, rows.offsets)
+    row_values = np.take(rows.follows, places)
+    row_values *= np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
+    row_values += np.take(rows.base, places)
+    return {"row_offsets": bounds, "row_actions": np.take(rows.actions, places), "row_values": row_values}
+
+
+def _read_plans(binding: StoredBinding) -> Arrays:
+    reader = binding.reader
     tokens = to_int32(reader.take("plan_tokens", optional=True))
-    starts, lengths, bounds = _read_patterns(reader, "plan_pattern", "plan_counts", len(tokens))
-    places = spread(starts, lengths, bounds)
+    bounds, places, _ = _expanded(*_read_patterns(reader, "plan_pattern", "plan_counts", len(tokens)))
     return {"plan_offsets": bounds, "plan_tokens": np.take(tokens, places), "cover": reader.take("cover", dtype="u8")}
 
 
-def _read_need(reader: SectionReader, states: int) -> Arrays:
+def _read_need(binding: StoredBinding) -> Arrays:
+    reader, states = binding.reader, binding.machine.states
     kinds = to_int32(reader.take("need_kinds", optional=True))
     leave = _read_costs(reader.take("need_leave", optional=True))
     if leave.size != states * len(kinds):
@@ -181,17 +194,23 @@ def _read_need(reader: SectionReader, states: int) -> Arrays:
             "need_leave": np.ascontiguousarray(leave.reshape(len(kinds), states).T)}
 
 
-def _read_patterns(reader: SectionReader, pattern_name: str, counts_name: str, available: int) -> tuple[Array, Array, Array]:
-    """Where each state's span starts in the patterns' ``available`` entries, how long it is, and the offsets of the spans, all int32."""
+def _read_patterns(reader: SectionReader, pattern_name: str, counts_name: str, available: int) -> tuple[Array, Array]:
+    """Each state's pattern, and the offsets of the patterns in their ``available`` entries, int32."""
     pattern, counts = reader.take(pattern_name), reader.take(counts_name)
-    starts = offsets(counts)
-    if int(starts[-1]) != available:
+    bounds = offsets(counts)
+    if int(bounds[-1]) != available:
         raise ValueError(f"{counts_name} do not add up to the patterns' entries")
     if pattern.size and int(pattern.max()) >= len(counts):
         raise ValueError(f"{pattern_name} names a pattern that is not there")
-    lengths = np.diff(starts)[pattern]
-    reader.reserve(int(lengths.sum(dtype=np.int64)) * WORKING_SIZE, pattern_name)
-    return starts[:-1][pattern], lengths, offsets(lengths)
+    reader.reserve(int(counts[pattern].sum(dtype=np.int64)) * WORKING_SIZE, pattern_name)
+    return pattern, bounds
+
+
+def _expanded(pattern: Array, bounds: Array) -> tuple[Array, Array, Array]:
+    """The offsets of the states' spans, the place among the patterns' entries that each entry of them comes from, and their lengths."""
+    lengths = np.diff(bounds)[pattern]
+    own = offsets(lengths)
+    return own, spread(bounds[:-1][pattern], lengths, own), lengths
 
 
 def _read_costs(codes: Array) -> Array:
@@ -200,14 +219,15 @@ def _read_costs(codes: Array) -> Array:
     return costs
 
 
-_READ: dict[str, Callable[[SectionReader, int], Arrays]] = {
-    "tokens": _read_tokens, "rows": _read_rows, "plans": _read_plans, "need": _read_need,
+_READ: dict[str, Callable[[StoredBinding], Arrays]] = {
+    "tokens": _read_tokens, "rows": _read_patterns_and_records, "expanded": _expand_rows, "plans": _read_plans, "need": _read_need,
 }
 _MEMBERS = {
     "tokens": ("run_starts", "run_action"),
-    "rows": ("row_offsets", "row_actions", "row_values",
+    "rows": ("row_patterns",
              "record_kind", "record_head", "record_function", "record_push_offsets", "record_pushes",
              "suffix_offsets", "suffix_states", "suffix_values"),
+    "expanded": ("row_offsets", "row_actions", "row_values"),
     "plans": ("plan_offsets", "plan_tokens", "cover"),
     "need": ("need_finish", "need_kinds", "need_leave"),
 }

@@ -145,11 +145,13 @@ def relative_parts(codes: Array, states: int) -> tuple[Int32, Int32]:
     Raises:
         ValueError: a code is so large that the sum may not fit int32.
     """
-    follows, dead = codes & 1, codes == 0
+    follows = codes & 1
     base = unzigzag(codes >> 1)
-    np.copyto(base, -1, where=dead)
-    others = np.flatnonzero(follows == dead)  # both 0: neither a state nor dead
-    base.reshape(-1)[others] = (codes.reshape(-1)[others].astype(base.dtype) >> 1) + (states - 1)
+    if not follows.all():
+        dead = codes == 0
+        np.copyto(base, -1, where=dead)
+        others = np.flatnonzero(follows == dead)  # both 0: neither a state nor dead
+        base.reshape(-1)[others] = (codes.reshape(-1)[others].astype(base.dtype) >> 1) + (states - 1)
     if base.dtype != np.int32 and base.size and not (int(base.min()) >= -(INT32_LIMIT >> 1) and int(base.max()) < INT32_LIMIT >> 1):
         raise ValueError("a target is out of range")
     return base.astype(np.int32, copy=False), follows.astype(np.int32)

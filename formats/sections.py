@@ -36,6 +36,10 @@ class SectionReader:
             return np.zeros(0, np.uint8)
         return self.box.array(full, dtype, dimensions)
 
+    def shape(self, name: str, dimensions: int = 1) -> tuple[int, ...]:
+        """The shape that the header states for a section; the errors of ``take`` but those of its contents."""
+        return self.box.described(self.prefix + name, "", dimensions).shape
+
     def reserve(self, size: int, name: str) -> None:
         """Raise LimitError if decoding section ``name`` into ``size`` bytes is more than the file may cost (promise P9)."""
         limit = memory_limit(self.box.size)

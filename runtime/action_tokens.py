@@ -2,10 +2,10 @@
 
 In: a ``Binding``'s runs and the ``TokenSets`` of its vocabulary. Out: rows of sets of actions. Few actions own many tokens; the others own
 a few thousand together. Without a large one, every token has one action, so the sets are disjoint and adding bits is the same as joining
-them: one ``np.add.at`` scatters them (5-10 us). With a large one the set is read off the runs of the byte order and made from the
-vocabulary's nearest reference row (``TokenSets``, 30-60 us).
+them: one ``np.add.at`` scatters them (5-10 us). With a large one the set is read off the runs of the byte order (``ActionRuns``) and made
+from the vocabulary's nearest reference row (``TokenSets``, 30-60 us), and so is the first row asked for, whatever it holds.
 
-Cost: O(runs + tokens of small actions) to make, in array operations.
+Cost: ``ActionRuns`` none; ``ActionTokens`` O(runs + tokens of small actions), some 100 us.
 """
 
 from __future__ import annotations
@@ -32,34 +32,53 @@ FEW_TOKENS = 16
 """Tokens up to which setting bits one by one beats NumPy; most states inside forced text admit fewer."""
 
 
+class ActionRuns:
+    """The runs of the byte order that each action owns."""
+
+    __slots__ = ("actions", "run_action", "run_starts", "sets")
+
+    def __init__(self, binding: Binding, sets: TokenSets) -> None:
+        self.sets, self.actions = sets, binding.actions
+        self.run_starts, self.run_action = binding.run_starts, binding.run_action
+
+    def union(self, actions: Int32) -> Row:
+        """The packed tokens of several distinct actions, int32 ``[words]``, not to be written to."""
+        if not len(self.run_starts):
+            return self.sets.row(self.run_starts)
+        member = np.zeros(self.actions, np.bool_)
+        member[actions] = True
+        runs = member.take(self.run_action)
+        bounds = self.run_starts[1:][runs[1:] != runs[:-1]]
+        first, last = [0] if runs[0] else [], [len(self.sets.byte_order)] if runs[-1] else []
+        return self.sets.row(np.concatenate((first, bounds, last)).astype(np.int32) if first or last else bounds)
+
+
 class ActionTokens:
-    """See the module's text.
+    """The tokens of each small action.
 
     Attributes:
+        runs: the runs of all actions.
         actions: number of actions.
         is_large: bool ``[actions]``.
-        tokens: intp ``[actions]``, how many tokens each owns; 0 for the dead action.
-        sizes: the same, 0 for large ones too.
+        sizes: intp ``[actions]``, how many tokens each small action owns; 0 for large ones and for the dead action.
         starts: intp ``[actions + 1]``, where the tokens of each small action begin in the next two.
         words: intp, word of each token of a small action.
         bits: int32, its bit there.
     """
 
-    __slots__ = ("_large_ids", "_run_action", "_run_starts", "_sets", "_starts_list", "actions", "bits", "is_large", "sizes", "starts",
-                 "tokens", "words")
+    __slots__ = ("_large_ids", "_starts_list", "actions", "bits", "is_large", "runs", "sizes", "starts", "words")
 
-    def __init__(self, binding: Binding, sets: TokenSets) -> None:
-        self._sets, self.actions = sets, binding.actions
-        self._run_starts, self._run_action = binding.run_starts, binding.run_action.astype(np.intp)  # what NumPy indexes with fastest
-        lengths = np.empty(len(self._run_starts), np.int32)
+    def __init__(self, runs: ActionRuns) -> None:
+        self.runs, self.actions = runs, runs.actions
+        lengths = np.empty(len(runs.run_starts), np.int32)
         if len(lengths):
-            np.subtract(self._run_starts[1:], self._run_starts[:-1], out=lengths[:-1])
-            lengths[-1] = len(sets.byte_order) - int(self._run_starts[-1])
-        self.tokens = np.bincount(self._run_action, weights=lengths, minlength=self.actions).astype(np.intp)
-        self.tokens[:1] = 0  # action 0 is dead everywhere, so its tokens are never asked for
-        self.is_large = self.tokens >= _threshold(self.tokens)
+            np.subtract(runs.run_starts[1:], runs.run_starts[:-1], out=lengths[:-1])
+            lengths[-1] = len(runs.sets.byte_order) - int(runs.run_starts[-1])
+        tokens = np.bincount(runs.run_action, weights=lengths, minlength=self.actions).astype(np.intp)
+        tokens[:1] = 0  # action 0 is dead everywhere, so its tokens are never asked for
+        self.is_large = tokens >= _threshold(tokens)
         self._large_ids = frozenset(np.flatnonzero(self.is_large).tolist())
-        self.sizes = np.where(self.is_large, 0, self.tokens)
+        self.sizes = np.where(self.is_large, 0, tokens)
         self.starts = np.zeros(self.actions + 1, np.intp)
         np.cumsum(self.sizes, out=self.starts[1:])
         self._starts_list: list[int] = self.starts.tolist()
@@ -67,11 +86,12 @@ class ActionTokens:
 
     def _expand(self, lengths: Int32) -> None:
         """Word and bit of every token of a small action, by action."""
-        small = np.flatnonzero(self.sizes[self._run_action])
-        actions = self._run_action[small]
+        runs = self.runs
+        small = np.flatnonzero(self.sizes.take(runs.run_action))
+        actions = runs.run_action[small]
         # a stable sort of 16-bit keys is a radix sort
         small = small[np.argsort(actions.astype(np.uint16) if self.actions <= 1 << 16 else actions, kind="stable")]
-        tokens = self._sets.byte_order[expand(self._run_starts[small], lengths[small])]
+        tokens = runs.sets.byte_order[expand(runs.run_starts[small], lengths[small])]
         self.words = (tokens >> 5).astype(np.intp)
         self.bits = BIT[tokens & 31]
 
@@ -79,8 +99,8 @@ class ActionTokens:
         """The packed tokens of several distinct actions, int32 ``[words]``, not to be written to."""
         few = len(actions) <= FEW_ACTIONS
         if not self._large_ids.isdisjoint(actions.tolist()) if few else bool(self.is_large[actions].any()):
-            return self._sets.row(self._bounds(actions))
-        row = np.zeros(self._sets.words, np.int32)
+            return self.runs.union(actions)
+        row = np.zeros(self.runs.sets.words, np.int32)
         if few:
             self._scatter_few(row, actions.tolist())
         else:
@@ -91,15 +111,6 @@ class ActionTokens:
     def places(self, actions: npt.NDArray[np.integer]) -> npt.NDArray[np.intp]:
         """Where in ``words`` and ``bits`` the tokens of small ``actions`` stand, one action after the other."""
         return expand(self.starts[actions], self.sizes[actions])
-
-    def _bounds(self, actions: Int32) -> Int32:
-        """Where in the byte order the tokens of ``actions`` begin and end in turn. int32, strictly rising, an even number."""
-        member = np.zeros(self.actions, np.bool_)
-        member[actions] = True
-        runs = member[self._run_action]
-        bounds = self._run_starts[1:][runs[1:] != runs[:-1]]
-        first, last = [0] if runs[0] else [], [len(self._sets.byte_order)] if runs[-1] else []
-        return np.concatenate((first, bounds, last)).astype(np.int32) if first or last else bounds
 
     def _scatter_few(self, row: Row, actions: list[int]) -> None:
         starts, words, bits = self._starts_list, self.words, self.bits

@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Hashable
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from stcc.formats.row_patterns import row_patterns
-from stcc.runtime.action_tokens import ActionTokens
+from stcc.runtime.action_tokens import ActionRuns, ActionTokens
 from stcc.runtime.stack import Level, Stacks
 from stcc.runtime.token_sets import Row, TokenSets
 from stcc.runtime.transitions import Transitions
@@ -60,7 +61,7 @@ class Masks:
         self.binding, self.stacks, self.sets = binding, stacks, sets
         self.states = stacks.machine.states
         self.rows: dict[int, Entry] = {}
-        self.tokens = ActionTokens(binding, sets)
+        self._runs = ActionRuns(binding, sets)
         self.transitions = Transitions(binding, stacks, sets)
         self.value, self.land, self.suffix_value = self.transitions.value, self.transitions.land, self.transitions.suffix_value
         self.patterns = row_patterns(binding)
@@ -72,6 +73,11 @@ class Masks:
         self._numbers = itertools.count()
         self._kept = 0
         self._last_word = np.int32(-1 if sets.size % 32 == 0 else (1 << sets.size % 32) - 1)
+
+    @cached_property
+    def tokens(self) -> ActionTokens:
+        """The tokens of the actions."""
+        return ActionTokens(self._runs)
 
     def row(self, state: int, level: Level) -> Entry:
         """The row of a configuration, and whether it masks anything. int32 ``[words]``, shared: not to be written to."""
@@ -143,7 +149,8 @@ class Masks:
 
     def joined(self, actions: Int32, may_end: bool) -> Row:
         """The row of some actions' tokens, with the stop tokens where the output may end. int32 ``[words]``, not to be written to."""
-        row = self.tokens.union(actions)
+        # the first row is read off the runs: most of opening a file for one mask would be making the tokens of all actions
+        row = self.tokens.union(actions) if self.rows else self._runs.union(actions)
         return row | self.sets.stops if may_end else row
 
     # beforehand

@@ -266,7 +266,7 @@ def test_indices_out_of_range_are_refused_behind_right_checksums(name: str, plac
 
 def use(artifact: Artifact) -> None:
     """Every number of an artifact."""
-    _ = artifact.machine
+    _ = artifact.machine.table
     for fingerprint in artifact.fingerprints:
         for name in FIELDS:
             getattr(artifact.binding(fingerprint), name)

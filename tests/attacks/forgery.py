@@ -79,7 +79,7 @@ def read_all(data: bytes) -> None:
         _ = Vocabulary.from_bytes(data).tokenizer_json
         return
     artifact = Artifact.from_bytes(data)
-    _ = artifact.machine
+    _ = artifact.machine.table
     for fingerprint in artifact.fingerprints:
         binding = artifact.binding(fingerprint)
         for name in ("run_starts", "row_values", "plan_tokens", "need_leave"):

@@ -148,6 +148,7 @@ def test_random_sections_of_a_sound_container(data: st.DataObject) -> None:
     arrays[name] = np.random.default_rng(data.draw(st.integers(0, 1 << 30))).integers(0, spread, shape).astype(np.uint8)
     try:
         machine = Artifact.from_bytes(laid_out(arrays)).machine
+        table = machine.table
     except FormatError:
         return
-    assert machine.table.max(initial=-1) < machine.states and machine.byte_class.max() < machine.classes
+    assert table.max(initial=-1) < machine.states and machine.byte_class.max() < machine.classes
