@@ -24,7 +24,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgpack
 import numpy as np
@@ -50,6 +50,7 @@ MAGIC = b"\x89STCC\r\n\x1a"  # not text, and broken by any newline translation, 
 VERSION = 1
 PREFIX = struct.Struct("<8sIII")  # magic, version, header length, CRC-32 of (version, length, header)
 ALIGNMENT = 64
+ZEROS = bytes(ALIGNMENT)
 MAX_HEADER = 1 << 18
 MAX_DIMENSIONS = 2
 MAX_NAME = 64
@@ -88,8 +89,7 @@ class SectionData:
     compress: bool = True
 
 
-@dataclass(frozen=True)
-class Section:
+class Section(NamedTuple):
     """A section as the header describes it: ``stored`` bytes from ``offset``, which hold an array of ``dtype`` and ``shape``."""
 
     name: str
@@ -102,14 +102,14 @@ class Section:
     checksum: int
 
     @property
-    def count(self) -> int:
+    def numbers(self) -> int:
         """How many numbers; exact at any shape, since Python's integers do not overflow."""
         return prod(self.shape)
 
     @property
     def raw_size(self) -> int:
         """Bytes of the array."""
-        return self.count * ITEM_SIZES[self.dtype]
+        return self.numbers * ITEM_SIZES[self.dtype]
 
 
 def _aligned(size: int) -> int:
@@ -339,7 +339,7 @@ def validate(view: memoryview, start: int, sections: Sequence[Section], file: st
             raise LayoutError(file, place, f"it starts at {section.offset}, not at {end} where the one before it ends")
         if section.codec == NONE and section.stored != section.raw_size:
             raise ShapeError(file, place, f"{section.stored:,} bytes are stored and its shape takes {section.raw_size:,}")
-        total += section.count * WORKING_SIZE
+        total += section.numbers * WORKING_SIZE
         if total > limit:
             raise LimitError(file, place, f"its shape takes the file past {limit // WORKING_SIZE:,} numbers")
         stop, end = end + section.stored, end + _aligned(section.stored)
@@ -347,7 +347,7 @@ def validate(view: memoryview, start: int, sections: Sequence[Section], file: st
             raise TruncatedError(file, place, f"the file ends at byte {len(view):,}, inside this section")
         if zlib.crc32(body[section.offset:stop]) != section.checksum:
             raise ChecksumError(file, place, "the checksum does not match")
-        if stop != end and bytes(body[stop:end]).strip(b"\0"):
+        if body[stop:end] != ZEROS[:end - stop]:
             raise LayoutError(file, place, "the padding after it is not zero")
     if end != len(body):
         raise LayoutError(file, f"byte {start + end}", f"{len(body) - end:,} bytes follow the last section")
