@@ -27,7 +27,7 @@ from stcc.runtime.stack import Level, Stacks
 from stcc.runtime.token_sets import Row, TokenSets
 from stcc.runtime.transitions import Transitions
 from stcc.runtime.verdicts import Verdicts, VerdictTable
-from stcc.runtime.warm_rows import WarmRows, make_warm_rows
+from stcc.runtime.warm_rows import MOST_BYTES, WarmRows, make_warm_rows
 
 if TYPE_CHECKING:
     from stcc.formats.binding import Binding
@@ -38,8 +38,12 @@ Entry = tuple[Int32, bool]
 ROW_BYTES = 64 << 20
 """Bytes of rows kept."""
 MOST_KEYS = 1 << 18
+WARM_STATES = 1 << 12
+"""States whose row on the empty stack is made beforehand."""
 WARM_VERDICTS = 64
-"""Stacks, by what they allow, whose rows are made beforehand."""
+"""Kinds of stacks, by what they allow, whose rows are made beforehand."""
+WARM_SITES = 32
+"""Call sites from which those stacks are built."""
 _NONE = np.zeros(0, np.int32)
 
 
@@ -164,18 +168,25 @@ class Masks:
             return
         warm = self._warm = make_warm_rows(self.patterns, self.verdicts, self.tokens, self.sets)
         bottom = self.verdicts.of(self.stacks.bottom)
-        room = max(self._most_rows // 2, 1)
-        for state, shape in enumerate(warm.shape):
+        room = max(MOST_BYTES // (4 * self.sets.words), 1)
+        for state, shape in enumerate(warm.shape[:WARM_STATES]):
             if shape >= 0 and len(self.rows) < room:
                 self._find_warm(warm, state, bottom, self.stacks.ends[state] != 0)
-        sites = range(self.stacks.machine.sites)
-        kinds = [bottom]
-        for below in kinds:  # grows while it is walked: breadth first
-            for site in sites:
-                above = self.verdicts.pushed(below, site)
-                if above not in kinds and len(kinds) < WARM_VERDICTS:
-                    kinds.append(above)
-        for verdicts in kinds[1:]:
+        for verdicts in self._nearest_verdicts(bottom):
             for state in warm.leaving_states:
-                if len(self.rows) < room:
-                    self._find_warm(warm, state, verdicts, False)
+                if len(self.rows) >= room:
+                    return
+                self._find_warm(warm, state, verdicts, False)
+
+    def _nearest_verdicts(self, bottom: Verdicts) -> list[Verdicts]:
+        """The verdicts of the shallowest stacks, breadth first."""
+        sites = range(min(self.stacks.machine.sites, WARM_SITES))
+        found = [bottom]
+        known = {bottom}
+        for below in found:  # grows while it is walked
+            for site in sites if len(found) <= WARM_VERDICTS else ():
+                above = self.verdicts.pushed(below, site)
+                if above not in known:
+                    known.add(above)
+                    found.append(above)
+        return found[1:WARM_VERDICTS + 1]
