@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from stcc.formats.binding import Binding
     from stcc.formats.machine import Machine
 
+OPENING_TOKENS = 64
+"""Tokens that may open an output whose transitions are made beforehand; JSON objects have some twenty."""
+
 
 class Grammar:
     """See the module's text. Made by ``load``.
@@ -66,11 +69,17 @@ class Grammar:
         return Needs(self.machine, self.masks)
 
     def warm(self) -> None:
-        """Do beforehand what decoding would do step by step: mask rows, up to the budgets of ``stcc.runtime.masks``; a few milliseconds.
+        """Do beforehand what decoding would do step by step: mask rows, up to the budgets of ``stcc.runtime.masks``, and the first step.
 
-        ``load`` calls it for bindings made in this process. VocabularyRequired without a vocabulary.
+        Some milliseconds. ``load`` calls it for bindings made in this process. VocabularyRequired without a vocabulary.
         """
-        self.masks.warm()
+        masks = self.masks
+        masks.warm()
+        matcher = self.matcher()
+        opening = matcher.allowed_tokens()[:OPENING_TOKENS].tolist()
+        for token in opening:
+            matcher.accept_token(token)
+            matcher.reset()
 
     def matcher(self, max_tokens: int | None = None, *, canonical: bool = False) -> Matcher:
         """A matcher at the start of an output.
