@@ -135,10 +135,12 @@ class ScalarLanguages:
 
         if not used:
             return universe if conditions[0] == TRUE else algebra.relabel(universe, {0: label(())})
+        everywhere = set.intersection(*({*formulas.conjuncts(condition)} for condition in conditions))
         return algebra.product(
             [self._atom(atom, exponents) for atom in used],
             label,
             universe=universe,
+            required=[index for index, atom in enumerate(used) if atom in everywhere],
             max_states=self._options.max_states,
             deadline=self._deadline,
         )
@@ -149,6 +151,10 @@ class ScalarLanguages:
             payload = self._formulas.payload(atom)
             if isinstance(payload, atoms.StringPattern):
                 known = self.pattern(payload.pattern)
+            elif isinstance(payload, atoms.NumberIn):
+                known = numbers.one_of(payload.values, max_states=self._options.max_states)
+            elif isinstance(payload, atoms.StringIn):
+                known = algebra.literals({_utf8(value): 0 for value in payload.values}, self._options.max_states)
             else:
                 known = (_SIGNS if exponents else _ATOMS)[type(payload)](payload)
             self._atoms[(atom, exponents)] = known
@@ -182,7 +188,6 @@ def _format(payload: atoms.StringFormat) -> Dfa:
 
 
 _ATOMS: dict[type, Callable[[Any], Dfa]] = {
-    atoms.StringIn: lambda p: algebra.literals({_utf8(value): 0 for value in p.values}),
     atoms.StringLength: lambda p: algebra.length_between(p.low, p.high),
     atoms.StringFormat: _format,
     atoms.NumberIntegral: lambda p: numbers.unpointed_integers() if p.spelled else numbers.integers(),
