@@ -152,10 +152,13 @@ def literal(word: bytes) -> Dfa:
     return literals({word: 0})
 
 
-def literals(words: Mapping[bytes, int]) -> Dfa:
-    """Exactly the keys of ``words``, each with its label (>= 0). Linear in their length, then one minimisation."""
+def literals(words: Mapping[bytes, int], max_states: int = MAX_STATES) -> Dfa:
+    """Exactly the keys of ``words``, each with its label (>= 0). Linear in their length, in the memory of ``max_states`` states at most.
+
+    Raises BudgetError where the minimal automaton has more states than that.
+    """
     text = _code_points(words)
-    nodes, labels = _trie(text or words)
+    nodes, labels = _least_acyclic(sorted((text or words).items()), max_states)  # type: ignore[arg-type]
     used = sorted({symbol for node in nodes for symbol in node})
     classes = len(used) + 1  # the last class is that of symbols in no word
     column = {symbol: place for place, symbol in enumerate(used)}
@@ -182,21 +185,47 @@ def _code_points(words: Mapping[bytes, int]) -> dict[tuple[int, ...], int] | Non
         return None
 
 
-def _trie(words: Mapping[bytes, int] | Mapping[tuple[int, ...], int]) -> tuple[list[dict[int, int]], list[int]]:
-    """Successors and label of every prefix; the empty one is node 0."""
+def _least_acyclic(words: Sequence[tuple[Sequence[int], int]], max_states: int) -> tuple[list[dict[int, int]], list[int]]:
+    """Successors and label of each state of the minimal automaton of ``words``, which come sorted; the start is state 0.
+
+    Daciuk, Mihov, Watson and Watson, Incremental construction of minimal acyclic finite-state automata (2000): what lies behind the
+    common prefix of a word and the next is final, and is merged with what is equal to it at once.
+    """
+    known: dict[tuple[int, tuple[tuple[int, int], ...]], int] = {}
     nodes: list[dict[int, int]] = [{}]
     labels = [-1]
-    for word, label in words.items():
-        state = 0
-        for symbol in word:
-            following = nodes[state].get(symbol)
-            if following is None:
-                following = nodes[state][symbol] = len(nodes)
-                nodes.append({})
-                labels.append(-1)
-            state = following
-        labels[state] = label
+    path: list[tuple[int, dict[int, int], int]] = []  # of the last word, past the start: symbol, successors, label
+    previous: Sequence[int] = ()
+
+    def settle(depth: int) -> None:
+        while len(path) > depth:
+            symbol, successors, label = path.pop()
+            key = (label, tuple(successors.items()))
+            number = known.get(key)
+            if number is None:
+                number = known[key] = len(nodes)
+                nodes.append(successors)
+                labels.append(label)
+            (path[-1][1] if path else nodes[0])[symbol] = number
+
+    for word, label in words:
+        shared = _common_prefix(previous, word)
+        settle(shared)
+        if len(nodes) + len(word) > max_states:
+            raise BudgetError(f"the constants and names here need more than {max_states} states",
+                              hint="raise max_states, or list fewer or shorter ones")
+        path.extend((symbol, {}, -1) for symbol in word[shared:])
+        if path:
+            path[-1] = (*path[-1][:2], label)
+        else:
+            labels[0] = label
+        previous = word
+    settle(0)
     return nodes, labels
+
+
+def _common_prefix(one: Sequence[int], other: Sequence[int]) -> int:
+    return next((place for place, (left, right) in enumerate(zip(one, other, strict=False)) if left != right), min(len(one), len(other)))
 
 
 def relabel(dfa: Dfa, labels: Mapping[int, int]) -> Dfa:

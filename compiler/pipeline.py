@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from stcc.compiler.binding.bind import bind
 from stcc.compiler.dfa import Dfa
-from stcc.compiler.errors import CompileError, SourceError
+from stcc.compiler.errors import BudgetError, CompileError, SourceError
 from stcc.compiler.frontends.json_schema import Notes, schema_grammar
 from stcc.compiler.frontends.json_schema.document import parse_schema
 from stcc.compiler.frontends.outlines import outlines_pattern
@@ -153,6 +153,9 @@ class _Run:
             raise error.with_source(self.source) from error.__cause__
         except RecursionError:
             raise SourceError("the source nests too deeply", source=self.source, hint="flatten it with $defs and $ref") from None
+        except MemoryError:
+            raise BudgetError("compiling needs more memory than there is", source=self.source,
+                              hint="lower max_states to stop earlier, or simplify the source") from None
         metadata = Metadata(
             name=self.source if self.source.startswith("<") else self.source.replace("\\", "/").rsplit("/", 1)[-1],
             source_sha256=source_digest(digest_of),

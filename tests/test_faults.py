@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from stcc.compiler import Options, compile_json_schema, stepping
+import pytest
+
+from stcc.compiler import BudgetError, Options, compile_json_schema, stepping
 
 
 def accepts(schema: Any, text: str | bytes, **options: Any) -> bool:
@@ -23,3 +25,36 @@ def test_exponents_stay_within_a_double() -> None:
     assert accepts({"type": "number"}, "1.5e199") and accepts({"minimum": 0}, "1E-999")
     for text in ("1e400", "1e+200", "2E0999", "-3e1000"):
         assert not accepts({"type": "number"}, text) and not accepts({"maximum": 0}, text)
+
+
+def test_many_numbers_in_an_enum_are_one_automaton() -> None:
+    numbers = list(range(0, 60_000, 3))
+    machine = compile_json_schema({"enum": numbers}, options=Options(time_limit=30)).machine
+    for text in (b"0", b"30", b"59997", b"30.0"):
+        assert stepping.accepts(machine, text)
+    assert not stepping.accepts(machine, b"31") and not stepping.accepts(machine, b"60000")
+
+
+def test_long_names_and_constants_stop_before_they_fill_memory() -> None:
+    for schema in ({"properties": {f"{i:06d}{'x' * 90}": {"type": "null"} for i in range(5_000)}}, {"const": "z" * 300_000}):
+        with pytest.raises(BudgetError) as caught:
+            compile_json_schema(schema)
+        assert caught.value.pointer == "#" and "max_states" in caught.value.hint
+
+
+def test_words_with_common_ends_share_them() -> None:
+    artifact = compile_json_schema({"enum": [f"{i:05d}{'y' * 40}" for i in range(20_000)]})
+    assert artifact.machine.states < 100
+
+
+def test_a_thousand_optional_properties_take_linear_time() -> None:
+    names = [f"p{i}" for i in range(1_000)]
+    machine = compile_json_schema({"properties": {n: {"type": "null"} for n in names}, "additionalProperties": False}).machine
+    assert stepping.accepts(machine, b'{"p3":null,"p997":null}') and not stepping.accepts(machine, b'{"p997":null,"p3":null}')
+
+
+def test_running_out_of_time_names_the_place() -> None:
+    schema = {"properties": {f"p{i}": {"type": "null"} for i in range(900)}, "minProperties": 450, "additionalProperties": False}
+    with pytest.raises(BudgetError) as caught:
+        compile_json_schema(schema, options=Options(time_limit=0.2))
+    assert caught.value.pointer == "#"

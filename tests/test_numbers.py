@@ -112,6 +112,13 @@ def test_multiples_of_any_decimal(digits: int, scale: int, factor: int, zeros: i
     assert texts[0] in accepted(dfa, texts)
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.lists(decimals, max_size=6))
+def test_numbers_among_any_decimals(values: list[Decimal]) -> None:
+    texts = [text for value in [*values, Decimal("1e3")] for text in spellings(value)]
+    assert accepted(numbers.one_of(values), texts) == plain_values(texts, lambda number: number in set(map(Fraction, values)))
+
+
 @pytest.mark.parametrize(("divisor", "states"), [("1000000", 12), ("0.01", 7), ("65536", 3000), ("256", 80), ("1e-400", 410), ("1e60", 70)])
 def test_factors_of_ten_cost_digits_not_residues(divisor: str, states: int) -> None:
     assert numbers.multiple_of(Decimal(divisor)).states <= states

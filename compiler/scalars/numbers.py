@@ -19,12 +19,13 @@ from __future__ import annotations
 from functools import lru_cache
 
 from stcc.compiler.dfa import Dfa
+from stcc.compiler.scalars.enumerations import one_of
 from stcc.compiler.scalars.multiples import multiple_of
 from stcc.compiler.scalars.numerals import LARGEST_EXPONENT, MAX_EXPONENT, MAX_STATES, Number, Unrestricted, tabulate
 from stcc.compiler.scalars.ranges import at_least, at_most, between, equal_to
 
 __all__ = ["LARGEST_EXPONENT", "MAX_EXPONENT", "MAX_STATES", "Number", "all_numbers", "at_least", "at_most", "between", "equal_to",
-           "integers", "multiple_of", "plain_numbers", "unpointed_integers"]
+           "integers", "multiple_of", "one_of", "plain_numbers", "unpointed_integers"]
 
 
 @lru_cache(maxsize=1)

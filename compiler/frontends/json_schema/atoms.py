@@ -94,6 +94,13 @@ class NumberEquals:
 
 
 @dataclass(frozen=True)
+class NumberIn:
+    """The number equals one of ``values``."""
+
+    values: tuple[Decimal, ...]
+
+
+@dataclass(frozen=True)
 class CountAtLeast:
     """The container has at least ``count`` more items or members."""
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from stcc.compiler.errors import BudgetError
+from stcc.compiler.errors import BudgetError, CompileError
 from stcc.compiler.frontends.json_schema import atoms
 from stcc.compiler.frontends.json_schema.expansion import Expander
 from stcc.compiler.frontends.json_schema.formula import TRUE
@@ -57,7 +57,12 @@ class Construction:
         self._rules[0] = root.build()
         while self._queue:
             number, key, name = self._queue.pop()
-            self._rules[number] = self._builders[key[0]](self, key, name)
+            try:
+                self._rules[number] = self._builders[key[0]](self, key, name)
+            except CompileError as error:
+                if error.pointer:
+                    raise
+                raise type(error)(error.message, pointer=name, keyword=error.keyword, hint=error.hint) from None
         return Grammar(tuple(rule for rule in self._rules if rule is not None))
 
     def count_state(self, name: str) -> None:

@@ -11,6 +11,7 @@ All texts start after the opening quote and include the closing one.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -18,19 +19,25 @@ import numpy.typing as npt
 
 from stcc.compiler import algebra
 from stcc.compiler.dfa import Dfa
-from stcc.compiler.errors import UnsupportedError
+from stcc.compiler.errors import BudgetError, UnsupportedError
 from stcc.compiler.escape import json_escape
 
 _State = tuple[int, bytes, tuple[int, ...]]
+_DIGEST = 16
+"""Bytes that stand for the part of a vector, where it is longer: places times names would be quadratic memory."""
 
 
 class KeyAutomaton:
     """Built place by place (``place``), then once (``build``)."""
 
-    def __init__(self, names: Sequence[str], classes: Dfa | None) -> None:
-        """``names``: declared names; ``classes``: raw DFA that labels every admissible undeclared name with its class, None for none."""
+    def __init__(self, names: Sequence[str], classes: Dfa | None, max_states: int) -> None:
+        """``names``: declared names; ``classes``: raw DFA that labels every admissible undeclared name with its class, None for none.
+
+        Raises BudgetError past ``max_states`` states, here and in ``place``.
+        """
+        self._max_states = max_states
         spelled = {_encode(name): index for index, name in enumerate(names)}
-        self._trie = json_escape(algebra.literals(spelled), closing_quote=True) if names else _EMPTY
+        self._trie = json_escape(algebra.literals(spelled, max_states), closing_quote=True) if names else _EMPTY
         self._free = json_escape(classes, closing_quote=True) if classes is not None else _EMPTY
         stacked = np.stack([self._trie.byte_class, self._free.byte_class])
         pairs, inverse = np.unique(stacked, axis=1, return_inverse=True)
@@ -56,10 +63,16 @@ class KeyAutomaton:
         part = declared[self._below[trie]]
         if not free and (part < 0).all():
             return -1
-        key = (trie, part.tobytes(), free)
+        key = (trie, _digest(part), free)
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = len(self._rows)
+            if number >= self._max_states:
+                raise BudgetError(
+                    f"the property names need more than {self._max_states} states, places that differ times names",
+                    keyword="properties",
+                    hint="raise max_states, or split the object",
+                )
             self._rows.append(_NO_ROW)
             label = int(self._trie.accept[trie])
             self._labels.append(int(declared[label]) if label >= 0 else -1)
@@ -67,7 +80,7 @@ class KeyAutomaton:
         return number
 
     def _expand(self, trie: int, declared: npt.NDArray[np.int32], free: tuple[int, ...]) -> None:
-        number = self._numbers[(trie, declared[self._below[trie]].tobytes(), free)]
+        number = self._numbers[(trie, _digest(declared[self._below[trie]]), free)]
         below = self._free_state[trie] if free else -1
         if below >= 0:
             base = self._free_base(free)
@@ -100,6 +113,11 @@ class KeyAutomaton:
 
 _NO_ROW = np.zeros(0, np.int32)
 _EMPTY = Dfa(np.zeros(256, np.uint8), np.full((1, 1), -1, np.int32), np.full(1, -1, np.int32))
+
+
+def _digest(part: npt.NDArray[np.int32]) -> bytes:
+    raw = part.tobytes()
+    return raw if len(raw) <= _DIGEST else hashlib.blake2b(raw, digest_size=_DIGEST).digest()
 
 
 def _encode(name: str) -> bytes:

@@ -45,8 +45,9 @@ class _ObjectRule:
         self.declared = [self.class_of(key) for key in self.order]
         self.properties = {payload: dict(payload.properties) for payload in used if isinstance(payload, atoms.Members)}
         self.free_classes: list[_NameClass] = []
-        self.keys = KeyAutomaton(self.order, self.free_names())
+        self.keys = KeyAutomaton(self.order, self.free_names(), construction.expander.options.max_states)
         self.after: dict[_State, int] = {}
+        self.ways: dict[_State, tuple[npt.NDArray[np.int32], tuple[int, ...]]] = {}
         self.values: dict[tuple[tuple[int, ...], int, int], int] = {}
         self.queue: list[_State] = []
         self.entries: list[tuple[int, int]] = []
@@ -127,13 +128,23 @@ class _ObjectRule:
             self.entries.append((quoted, entry))
 
     def declared_order(self, conditions: tuple[int, ...], position: int) -> tuple[npt.NDArray[np.int32], tuple[int, ...]]:
-        """Nodes after each declared name from ``position`` on, and the conditions once all of those names are passed by."""
+        """Nodes after each declared name from ``position`` on, and the conditions once all of those names are passed by.
+
+        Where two positions come to owe the same, the rest of their way is the same and is taken over.
+        """
+        way: list[tuple[tuple[int, ...], int]] = []
+        while any(conditions) and position < len(self.order) and (conditions, position) not in self.ways:
+            way.append((conditions, position))
+            conditions = tuple(self.formulas.assign(formula, self.has[position], FALSE) for formula in conditions)
+            position += 1
         declared = np.full(len(self.order), -1, np.int32)
-        for index in range(position, len(self.order)):
-            if not any(conditions):
-                break
-            declared[index] = self.member(conditions, index + 1, index)
-            conditions = tuple(self.formulas.assign(formula, self.has[index], FALSE) for formula in conditions)
+        onward = self.ways.get((conditions, position))
+        if onward is not None:
+            declared[position:] = onward[0][position:]
+            conditions = onward[1]
+        for owed, index in way:
+            declared[index] = self.member(owed, index + 1, index)
+            self.ways[(owed, index)] = (declared, conditions)
         return declared, conditions
 
     def any_order(self, conditions: tuple[int, ...], seen: int) -> tuple[npt.NDArray[np.int32], tuple[int, ...]]:

@@ -35,6 +35,8 @@ class ValueKeywords(Keywords):
         values = [value for value in values if json_type(value) == type_]
         if type_ == "string":
             return self.formulas.atom(atoms.StringIn(tuple(dict.fromkeys(values)))) if values else FALSE
+        if type_ == "number" and len(values) > 1:
+            return self.formulas.atom(atoms.NumberIn(tuple(dict.fromkeys(map(Decimal, values)))))
         return self.formulas.disjunction([self._equal(schema, value, (keyword, index)) for index, value in enumerate(values)])
 
     def _const(self, schema: Schema, keyword: str, type_: str) -> int:
