@@ -166,6 +166,7 @@ class Masks:
         """
         if self._warm is not None:
             return
+        self.transitions.warm()
         warm = self._warm = make_warm_rows(self.patterns, self.verdicts, self.tokens, self.sets)
         bottom = self.verdicts.of(self.stacks.bottom)
         room = max(MOST_BYTES // (4 * self.sets.words), 1)

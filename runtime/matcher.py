@@ -203,7 +203,7 @@ class Matcher:
         if entry is None:
             entry = self._entry()
         try:
-            if bitmask.shape[1] == self._words and bitmask.dtype == _INT32:
+            if bitmask.shape[1] == self._words and bitmask.dtype is _INT32:  # identity: NumPy has one object a type
                 bitmask[index] = entry[0]
                 return entry[1]
         except (AttributeError, IndexError):

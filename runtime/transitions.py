@@ -4,13 +4,15 @@ In: a ``Binding``, the machine's ``Stacks`` and the vocabulary's ``TokenSets``. 
 configurations that they lead to. Everything found is kept: transitions in ``values``, landings in the levels.
 
 Cost: a repeated look-up is one dictionary access. A new one is two binary searches (the token's run, the action in the state's row) over
-buffers of Python's own, some 2 us: reading single numbers out of NumPy arrays costs several times as much.
+buffers of Python's own, some 2 us: reading single numbers out of NumPy arrays costs several times as much. ``warm`` saves the first.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from stcc.formats.binding import EXPOSED, POPPED
 from stcc.formats.row_patterns import row_patterns
@@ -32,13 +34,15 @@ class Transitions:
         values: ``state * size + token`` -> value, DEAD or STOP, for the tokens seen so far.
     """
 
-    __slots__ = ("_actions", "_base", "_follows", "_function", "_head", "_kind", "_offsets", "_pattern", "_push_offsets", "_pushes",
-                 "_rank", "_run_action", "_run_starts", "_size", "_stacks", "_stops", "_suffix_offsets", "_suffix_states", "_suffix_values",
-                 "states", "values")
+    __slots__ = ("_action_of", "_actions", "_base", "_byte_order", "_follows", "_function", "_head", "_kind", "_offsets", "_pattern",
+                 "_push_offsets", "_pushes", "_rank", "_run_action", "_run_starts", "_size", "_stacks", "_stops", "_suffix_offsets",
+                 "_suffix_states", "_suffix_values", "states", "values")
 
     def __init__(self, binding: Binding, stacks: Stacks, sets: TokenSets) -> None:
         rows = row_patterns(binding)
         self._stacks, self._stops, self._size = stacks, sets.stop_token_ids, sets.size
+        self._byte_order = sets.byte_order
+        self._action_of: memoryview | None = None
         self.states = stacks.machine.states
         self.values: dict[int, int] = {}
         self._rank = sets.rank.data
@@ -53,25 +57,36 @@ class Transitions:
 
     def value(self, state: int, token: int) -> int:
         """What ``token`` does at ``state``: a value of the binding, DEAD, or STOP for a stop token. Kept for the next time."""
-        found = self._find(state, token)
+        table = self._action_of
+        action = self._find_action(token) if table is None else table[token]
+        if not action:
+            found = STOP if token in self._stops else DEAD
+        elif state < 0:
+            found = DEAD
+        else:
+            pattern = self._pattern[state]
+            high = self._offsets[pattern + 1]
+            place = bisect_left(self._actions, action, self._offsets[pattern], high)
+            found = DEAD
+            if place < high and self._actions[place] == action:
+                found = self._base[place] + self._follows[place] * state
         if len(self.values) >= MOST_VALUES:
             self.values.clear()
         self.values[state * self._size + token] = found
         return found
 
-    def _find(self, state: int, token: int) -> int:
-        if token in self._stops:
-            return STOP
+    def _find_action(self, token: int) -> int:
+        """The action of ``token``; the dead one if it spells nothing."""
         rank = self._rank[token]
-        if state < 0 or rank < 0:
-            return DEAD
-        action = self._run_action[bisect_right(self._run_starts, rank) - 1]
-        pattern = self._pattern[state]
-        high = self._offsets[pattern + 1]
-        place = bisect_left(self._actions, action, self._offsets[pattern], high)
-        if place == high or self._actions[place] != action:
-            return DEAD
-        return self._base[place] + self._follows[place] * state
+        action: int = self._run_action[bisect_right(self._run_starts, rank) - 1] if rank >= 0 else 0
+        return action
+
+    def warm(self) -> None:
+        """Write down the action of every token, so that none has to be searched for: two bytes a token, 0.3 ms."""
+        starts, actions = np.asarray(self._run_starts), np.asarray(self._run_action)
+        table = np.zeros(self._size, np.uint16 if actions.size and int(actions.max()) < 1 << 16 else np.int32)
+        table[self._byte_order] = actions.astype(table.dtype).repeat(np.diff(starts, append=len(self._byte_order)))
+        self._action_of = table.data
 
     def land(self, value: int, level: Level) -> Configuration | None:
         """The configuration that ``value`` leads to from a state on ``level``; None where the stack makes it dead."""
