@@ -269,6 +269,7 @@ class _Splitter:
     def __init__(self, encoder: CanonicalEncoder) -> None:
         self._encoder = encoder
         self._agreed: dict[str, int | None] = {}
+        self._found: dict[tuple[str, bool], _Blocks | None] = {}
         self._stable: dict[tuple[str, bytes, bool], bool] = {}
         self._cut_before: dict[tuple[str, str], bool] = {}
 
@@ -322,6 +323,12 @@ class _Splitter:
 
     def _blocks(self, text: str, *, anchored: bool) -> _Blocks | None:
         """The boundaries of ``text`` that every left context leaves in place."""
+        key = (text, anchored)
+        if key not in self._found:
+            self._found[key] = self._find_blocks(text, anchored=anchored)
+        return self._found[key]
+
+    def _find_blocks(self, text: str, *, anchored: bool) -> _Blocks | None:
         found = self._encoder.boundaries(text)
         if found is None:
             return None
