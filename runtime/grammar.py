@@ -12,6 +12,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from stcc.runtime.bitmask import allocate_token_bitmask
 from stcc.runtime.budget import Needs
 from stcc.runtime.errors import VocabularyRequired
 from stcc.runtime.masks import Masks
@@ -77,7 +78,9 @@ class Grammar:
         masks.warm()
         matcher = self.matcher()
         opening = matcher.allowed_tokens()[:OPENING_TOKENS].tolist()
+        bitmask = allocate_token_bitmask(1, masks.sets.size)
         for token in opening:
+            matcher.fill_next_token_bitmask(bitmask)
             matcher.accept_token(token)
             matcher.reset()
 
