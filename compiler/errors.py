@@ -11,6 +11,9 @@ stcc.compiler.errors.UnsupportedError: <schema>#/properties/a: not: a schema key
 
 from __future__ import annotations
 
+_LONGEST = 300
+"""Most characters of a message or a pointer that are shown."""
+
 
 class CompileError(ValueError):
     """A source that cannot be compiled as asked.
@@ -24,11 +27,12 @@ class CompileError(ValueError):
     """
 
     def __init__(self, message: str, *, source: str = "<schema>", pointer: str = "", keyword: str = "", hint: str = "") -> None:
-        self.source, self.pointer, self.keyword, self.message, self.hint = source, pointer, keyword, message, hint
+        self.source, self.pointer, self.keyword, self.message, self.hint = source, pointer, keyword, _shortened(message), hint
         super().__init__(self._text())
 
     def _text(self) -> str:
-        place = f"{self.source}{self.pointer}" if self.pointer.startswith("#") else " ".join(filter(None, (self.source, self.pointer)))
+        pointer = _shortened(self.pointer)
+        place = f"{self.source}{pointer}" if pointer.startswith("#") else " ".join(filter(None, (self.source, pointer)))
         head = f"{place}: {self.keyword}: {self.message}" if self.keyword else f"{place}: {self.message}"
         return f"{head} ({self.hint})" if self.hint else head
 
@@ -40,6 +44,11 @@ class CompileError(ValueError):
         """The error as plain data, for ``--json``."""
         return {"error": type(self).__name__, "source": self.source, "pointer": self.pointer, "keyword": self.keyword,
                 "message": self.message, "hint": self.hint}
+
+
+def _shortened(text: str) -> str:
+    """``text`` without its middle where it is too long to read; a pattern or a pointer in it may be of any length."""
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]} … {text[-_LONGEST // 2 :]}"
 
 
 class SourceError(CompileError):

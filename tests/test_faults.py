@@ -58,3 +58,26 @@ def test_running_out_of_time_names_the_place() -> None:
     with pytest.raises(BudgetError) as caught:
         compile_json_schema(schema, options=Options(time_limit=0.2))
     assert caught.value.pointer == "#"
+
+
+def test_messages_stay_readable_however_long_the_source() -> None:
+    with pytest.raises(BudgetError) as caught:
+        compile_json_schema({"type": "string", "pattern": "z" * 300_000})
+    assert "pattern" in str(caught.value) and len(str(caught.value)) < 1_000
+    nested: Any = 1
+    for _ in range(300):
+        nested = [nested]
+    with pytest.raises(BudgetError) as caught:
+        compile_json_schema({"enum": [nested]})
+    assert caught.value.pointer.startswith("#/enum/0") and len(str(caught.value)) < 1_000
+
+
+@pytest.mark.parametrize("keyword", ["anyOf", "oneOf"])
+def test_thousands_of_alternatives(keyword: str) -> None:
+    assert accepts({keyword: [{"const": f"v{i}"} for i in range(3_000)]}, '"v2999"')
+    assert not accepts({keyword: [{"const": i} for i in range(3_000)]}, "3000")
+    assert not accepts({"oneOf": [{"const": "a"}, {"enum": ["a", "b"]}, {"const": 1}]}, '"a"')
+    required = [{"required": [name], "properties": {name: {"type": "null"}}} for name in (f"k{i:02}" for i in range(40))]
+    schema = {keyword: required, "type": "object", "additionalProperties": False, "properties": {f"k{i:02}": {} for i in range(40)}}
+    assert accepts(schema, '{"k07":null}') and not accepts(schema, '{"k07":1}')
+    assert accepts(schema, '{"k07":null,"k39":null}') == (keyword == "anyOf")

@@ -160,10 +160,31 @@ class Expander(ValueKeywords, ContainerKeywords):
         return self.formulas.conjunction([self.expand(child, type_) for child in self._children(schema, keyword)])
 
     def _any_of(self, schema: Schema, keyword: str, type_: str) -> int:
-        return self.formulas.disjunction([self.expand(child, type_) for child in self._children(schema, keyword)])
+        return self.formulas.disjunction(self._constants_joined([self.expand(child, type_) for child in self._children(schema, keyword)]))
 
     def _one_of(self, schema: Schema, keyword: str, type_: str) -> int:
-        return self.formulas.exactly_one([self.expand(child, type_) for child in self._children(schema, keyword)])
+        parts = [self.expand(child, type_) for child in self._children(schema, keyword)]
+        return self.formulas.exactly_one(self._constants_joined(parts, exclusive=True))
+
+    def _constants_joined(self, parts: list[int], exclusive: bool = False) -> list[int]:
+        """``parts`` with those that only list constants made one, unless ``exclusive`` and some constant is in two of them."""
+        listed: list[Any] = []
+        rest: list[int] = []
+        make: Callable[[tuple[Any, ...]], Any] = atoms.StringIn
+        for part in parts:
+            payload = self.formulas.payload(part)
+            if isinstance(payload, (atoms.StringIn, atoms.NumberIn)):
+                listed.extend(payload.values)
+            elif isinstance(payload, atoms.NumberEquals):
+                listed.append(payload.value)
+            else:
+                rest.append(part)
+            if isinstance(payload, (atoms.NumberIn, atoms.NumberEquals)):
+                make = atoms.NumberIn
+        distinct = tuple(dict.fromkeys(listed))
+        if len(parts) - len(rest) < 2 or (exclusive and len(distinct) < len(listed)):
+            return parts
+        return [self.formulas.atom(make(distinct)), *rest]
 
     def _not(self, schema: Schema, keyword: str, type_: str) -> int:
         return self.formulas.negation(self.expand(self.document.child(schema, schema.contents[keyword], keyword), type_))

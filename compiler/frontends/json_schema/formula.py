@@ -123,13 +123,16 @@ class Formulas:
         return self._intern(kind, tuple(sorted(members)))
 
     def exactly_one(self, parts: Sequence[int]) -> int:
-        """One of ``parts`` and no other; a shared graph of size linear in ``parts``."""
-        none, one = TRUE, FALSE
-        for part in reversed(parts):
-            absent = self.negation(part)
-            one = self.disjunction([self.conjunction([part, none]), self.conjunction([absent, one])])
-            none = self.conjunction([absent, none])
-        return one
+        """One of ``parts`` and no other; by halves, so that thousands of parts nest a dozen levels deep."""
+        return self._none_and_one(parts)[1]
+
+    def _none_and_one(self, parts: Sequence[int]) -> tuple[int, int]:
+        if len(parts) < 2:
+            return (self.negation(parts[0]), parts[0]) if parts else (TRUE, FALSE)
+        left_none, left_one = self._none_and_one(parts[: len(parts) // 2])
+        right_none, right_one = self._none_and_one(parts[len(parts) // 2 :])
+        one = self.disjunction([self.conjunction([left_one, right_none]), self.conjunction([left_none, right_one])])
+        return self.conjunction([left_none, right_none]), one
 
     def atoms(self, formula: int) -> frozenset[int]:
         """The atoms that occur in ``formula``."""

@@ -36,7 +36,6 @@ class _ObjectRule:
         used = [self.formulas.payload(atom) for atom in sorted(set().union(*(self.formulas.atoms(c) for c in conditions)))]
         self.order = order
         self.free_order = construction.expander.options.property_order == "any"
-        self.has = [self.formulas.atom(atoms.Has(key)) for key in self.order]
         covered = [pattern for payload in construction.operators(conditions) for pattern in covered_patterns(payload.coverage)]
         self.patterns = sorted(
             {pattern for payload in used if isinstance(payload, atoms.Members) for pattern, _ in payload.patterns} | {*covered}
@@ -44,6 +43,7 @@ class _ObjectRule:
         self.name_conditions = sorted({payload.formula for payload in used if isinstance(payload, atoms.Names)})
         self.declared = [self.class_of(key) for key in self.order]
         self.properties = {payload: dict(payload.properties) for payload in used if isinstance(payload, atoms.Members)}
+        self.passing = self.settled_by_passing()
         self.free_classes: list[_NameClass] = []
         self.keys = KeyAutomaton(self.order, self.free_names(), construction.expander.options.max_states)
         self.after: dict[_State, int] = {}
@@ -54,6 +54,18 @@ class _ObjectRule:
         self.ends = [self.builder.node() for _ in conditions]
         for exit_, node in enumerate(self.ends):
             self.builder.exit(node, exit_)
+
+    def settled_by_passing(self) -> list[dict[int, int]]:
+        """For each declared name the atoms that are settled, and their truth, once it is passed by: that it is there, and obligations on
+        the values of declared names of which it is the last. (Otherwise every set of obligations met would be a state of its own.)
+        """
+        settled = [{self.formulas.atom(atoms.Has(key)): FALSE} for key in self.order]
+        index = {key: place for place, key in enumerate(self.order)}
+        for payload, properties in self.properties.items():
+            if payload.extra == TRUE and all(formula == TRUE for _, formula in payload.patterns):
+                last = max((index[key] for key, formula in properties.items() if formula != TRUE), default=-1)
+                settled[last][self.formulas.atom(payload)] = TRUE
+        return settled
 
     # ---- name classes
 
@@ -134,8 +146,9 @@ class _ObjectRule:
         """
         way: list[tuple[tuple[int, ...], int]] = []
         while any(conditions) and position < len(self.order) and (conditions, position) not in self.ways:
+            self.construction.deadline.check(self.builder.name)
             way.append((conditions, position))
-            conditions = tuple(self.formulas.assign(formula, self.has[position], FALSE) for formula in conditions)
+            conditions = self.passed_by(conditions, position)
             position += 1
         declared = np.full(len(self.order), -1, np.int32)
         onward = self.ways.get((conditions, position))
@@ -146,6 +159,14 @@ class _ObjectRule:
             declared[index] = self.member(owed, index + 1, index)
             self.ways[(owed, index)] = (declared, conditions)
         return declared, conditions
+
+    def passed_by(self, conditions: tuple[int, ...], position: int) -> tuple[int, ...]:
+        """The conditions once declared name ``position`` is passed by."""
+        settled, formulas, memo = self.passing[position], self.formulas, dict[int, int]()
+        return tuple(
+            formula if formulas.atoms(formula).isdisjoint(settled) else formulas.substitute(formula, lambda a: settled.get(a, a), memo)
+            for formula in conditions
+        )
 
     def any_order(self, conditions: tuple[int, ...], seen: int) -> tuple[npt.NDArray[np.int32], tuple[int, ...]]:
         """Nodes after each declared name not in the set ``seen`` (a bit each), and the conditions as they are."""
@@ -169,6 +190,8 @@ class _ObjectRule:
         if node is None:
             name_class = self.declared[number] if number >= 0 else self.free_classes[~number]
             mixed = self.derived(conditions, name_class)
+            if number >= 0 and not self.free_order:
+                mixed = self.passed_by(mixed, number)
             node = -1
             if any(mixed):
                 node = self.builder.node()

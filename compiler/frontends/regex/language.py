@@ -22,6 +22,8 @@ from stcc.compiler.frontends.regex.syntax import SOURCE, Characters, Choice, Con
 from stcc.compiler.options import Deadline
 from stcc.compiler.utf8 import Int32, encode_least
 
+MAX_LENGTH = 1 << 18
+"""Most characters of a pattern: more could not be parsed within a compile's time."""
 _THREADS_PER_STATE = 4  # determinisation may move this many threads for each state allowed; ordinary patterns need one or two
 _NODES_PER_STATE = 2  # an optional character takes two nodes of the graph
 
@@ -72,6 +74,8 @@ class _Request:
 
 @lru_cache(maxsize=1024)
 def _compiled(request: _Request) -> Dfa:
+    if len(request.pattern) > MAX_LENGTH:
+        raise BudgetError(f"the pattern is longer than {MAX_LENGTH:,} characters", source=SOURCE, hint="give constants in an enum")
     tree = parse(request.pattern, dialect=request.dialect)
     return tree_language(tree, mode=request.mode, max_states=request.max_states, deadline=request.deadline)
 
