@@ -7,7 +7,7 @@ Shapes that hold the same large actions differ in a few hundred tokens (Llama-3,
 340 tokens a shape). So each row starts as a copy of its group's first, and one scatter over all shapes at once adds the tokens that it
 has more and takes away those that it has less: every bit is its own, so adding and subtracting do.
 
-Cost: some 5 us a shape, of which the copies are half. Budgets: ``MOST_BYTES`` of rows, ``MOST_ENTRIES`` entries looked at; states beyond
+Cost: some 10 us a shape, of which the copies are a third. Budgets: ``MOST_BYTES`` of rows, ``MOST_ENTRIES`` entries looked at; states beyond
 have shape -1, and their rows are made when needed.
 """
 
