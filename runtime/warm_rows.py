@@ -7,8 +7,8 @@ Shapes that hold the same large actions differ in a few hundred tokens (Llama-3,
 340 tokens a shape). So each row starts as a copy of its group's first, and one scatter over all shapes at once adds the tokens that it
 has more and takes away those that it has less: every bit is its own, so adding and subtracting do.
 
-Cost: some 10 us a shape, of which the copies are a third. Budgets: ``MOST_BYTES`` of rows, ``MOST_ENTRIES`` entries looked at; states beyond
-have shape -1, and their rows are made when needed.
+Cost: some 10 us a shape, of which the copies are a third. Budgets: ``MOST_BYTES`` of rows, ``MOST_ENTRIES`` entries looked at; states
+beyond have shape -1, and their rows are made when needed.
 """
 
 from __future__ import annotations
