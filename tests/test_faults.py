@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stcc.compiler import BudgetError, Options, compile_json_schema, stepping
+from stcc.compiler import BudgetError, CompileError, Options, SourceError, compile_json_schema, stepping
 
 
 def accepts(schema: Any, text: str | bytes, **options: Any) -> bool:
@@ -81,3 +81,33 @@ def test_thousands_of_alternatives(keyword: str) -> None:
     schema = {keyword: required, "type": "object", "additionalProperties": False, "properties": {f"k{i:02}": {} for i in range(40)}}
     assert accepts(schema, '{"k07":null}') and not accepts(schema, '{"k07":1}')
     assert accepts(schema, '{"k07":null,"k39":null}') == (keyword == "anyOf")
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "word"),
+    [
+        ('{"maximum":1e999999999999999999999}', BudgetError, "1e999999999999999999999"),
+        ('{"minLength":' + "9" * 5000 + "}", BudgetError, "999"),
+        ({"minimum": 10**5000}, BudgetError, "bits"),
+        ('{"type":"null","type":"string"}', SourceError, "type"),
+        ('{"minimum":1,"minimum":true}', SourceError, "minimum"),
+        ({"$id": 5}, SourceError, "$id"),
+        ({"$schema": []}, SourceError, "$schema"),
+        ({"$defs": []}, SourceError, "$defs"),
+        ({"minContains": "x"}, SourceError, "minContains"),
+    ],
+)
+def test_what_no_schema_holds_is_named(text: Any, error: type[CompileError], word: str) -> None:
+    with pytest.raises(error) as caught:
+        compile_json_schema(text)
+    assert word in str(caught.value) and len(str(caught.value)) < 1_000
+
+
+def test_names_that_repeat_the_same_value_are_harmless() -> None:
+    assert accepts('{"type":"null","type":"null"}', "null")
+
+
+def test_drafts_are_known_by_either_scheme_and_others_are_noted() -> None:
+    assert not accepts({"$schema": "https://json-schema.org/draft-04/schema", "type": "integer"}, "1.0")
+    artifact = compile_json_schema({"$schema": "http://example.com/", "type": "integer"})
+    assert [note["keyword"] for note in artifact.metadata.warnings] == ["$schema"]

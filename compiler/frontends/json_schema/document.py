@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import jsonschema_specifications
@@ -26,12 +26,12 @@ _REFERENCE_KEYWORDS = frozenset(
     ("$ref", "$dynamicRef", "$recursiveRef", "$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$schema")
 )
 _DRAFTS = {
-    "http://json-schema.org/draft-03/schema": 3,
-    "http://json-schema.org/draft-04/schema": 4,
-    "http://json-schema.org/draft-06/schema": 6,
-    "http://json-schema.org/draft-07/schema": 7,
-    "https://json-schema.org/draft/2019-09/schema": 2019,
-    "https://json-schema.org/draft/2020-12/schema": 2020,
+    "json-schema.org/draft-03/schema": 3,
+    "json-schema.org/draft-04/schema": 4,
+    "json-schema.org/draft-06/schema": 6,
+    "json-schema.org/draft-07/schema": 7,
+    "json-schema.org/draft/2019-09/schema": 2019,
+    "json-schema.org/draft/2020-12/schema": 2020,
 }
 _SPECIFICATIONS = {
     4: referencing.jsonschema.DRAFT4,
@@ -40,6 +40,8 @@ _SPECIFICATIONS = {
     2019: referencing.jsonschema.DRAFT201909,
     2020: referencing.jsonschema.DRAFT202012,
 }
+_MOST_DIGITS = 4_000
+"""Longest integer read; Python refuses to spell much longer ones."""
 _UNNAMED = "urn:stcc:schema"
 
 
@@ -71,7 +73,9 @@ def parse_schema(source: Any, max_depth: int = 128) -> Any:
 def _parse_text(source: bytes | str) -> Any:
     try:
         text = source.decode("utf-8-sig") if isinstance(source, bytes) else source
-        value = json.loads(text, parse_float=Decimal, parse_constant=_refuse_constant)
+        value = json.loads(
+            text, parse_float=_decimal, parse_int=_integer, parse_constant=_refuse_constant, object_pairs_hook=_distinct_names
+        )
     except UnicodeDecodeError as error:
         raise SourceError("the schema is not UTF-8 text", pointer=f"offset {error.start}", hint="save it as UTF-8") from None
     except json.JSONDecodeError as error:
@@ -89,6 +93,34 @@ def _parse_text(source: bytes | str) -> Any:
 
 def _refuse_constant(name: str) -> Any:
     raise SourceError(f"{name} is not JSON", hint="use a number, or leave the bound out")
+
+
+def _decimal(text: str) -> Decimal:
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        raise _too_many_digits(text) from None
+
+
+def _integer(text: str) -> int:
+    if len(text) > _MOST_DIGITS:
+        raise _too_many_digits(text)
+    return int(text)
+
+
+def _too_many_digits(text: str) -> BudgetError:
+    return BudgetError(f"the number {text} is out of proportion", hint="use a number that a double can hold")
+
+
+def _distinct_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object, unless a name has two different values: one of them would be dropped."""
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        for name, item in pairs:
+            if item != value[name] or json_type(item) != json_type(value[name]):
+                raise SourceError(f"the name {name!r} occurs twice in one object, with different values", keyword=name,
+                                  hint="remove one of them")
+    return value
 
 
 def check_depth(value: Any, levels: int) -> None:
@@ -118,6 +150,8 @@ def _decimals(value: Any) -> Any:
         if value != value or value in (float("inf"), float("-inf")):
             raise SourceError(f"{value} is not JSON", hint="use a finite number")
         return Decimal(repr(value))
+    if isinstance(value, int) and value.bit_length() > 3 * _MOST_DIGITS:
+        raise BudgetError(f"the schema holds a number of {value.bit_length():,} bits", hint="use a number that a double can hold")
     if value is None or isinstance(value, (str, int, Decimal)):
         return value
     raise SourceError(f"the schema holds a {type(value).__name__}, which is not JSON")
@@ -149,7 +183,16 @@ def escape_pointer(token: str) -> str:
 def declared_draft(contents: Any, fallback: int) -> int:
     """The draft that ``$schema`` names, ``fallback`` where it is absent or unknown."""
     named = contents.get("$schema") if isinstance(contents, dict) else None
-    return _DRAFTS.get(named.rstrip("#"), fallback) if isinstance(named, str) else fallback
+    return _DRAFTS.get(_without_scheme(named), fallback) if isinstance(named, str) else fallback
+
+
+def is_known_draft(name: str) -> bool:
+    """Whether ``$schema: name`` names a draft."""
+    return _without_scheme(name) in _DRAFTS
+
+
+def _without_scheme(uri: str) -> str:
+    return uri.rstrip("#").removeprefix("https://").removeprefix("http://")
 
 
 class Document:

@@ -15,7 +15,7 @@ from typing import Any
 from stcc.compiler.errors import SourceError
 from stcc.compiler.frontends.json_schema import atoms
 from stcc.compiler.frontends.json_schema.container_keywords import ContainerKeywords
-from stcc.compiler.frontends.json_schema.document import Document, Schema
+from stcc.compiler.frontends.json_schema.document import Document, Schema, is_known_draft
 from stcc.compiler.frontends.json_schema.formula import FALSE, TRUE, Formulas
 from stcc.compiler.frontends.json_schema.value_keywords import ValueKeywords
 
@@ -142,7 +142,7 @@ class Expander(ValueKeywords, ContainerKeywords):
         for keyword in contents:
             handler = self._keywords.get(keyword)
             if handler is None:
-                self._note_unknown(schema, keyword)
+                self._look_at_annotation(schema, keyword)
             elif handler not in done or handler not in (self._members, self._items):
                 done.add(handler)
                 parts.append(handler(schema, keyword, type_))
@@ -150,9 +150,19 @@ class Expander(ValueKeywords, ContainerKeywords):
             parts.append(self._members(schema, "properties", type_))
         return parts
 
-    def _note_unknown(self, schema: Schema, keyword: str) -> None:
+    def _look_at_annotation(self, schema: Schema, keyword: str) -> None:
+        """Note keywords and drafts that are not known; refuse values that no schema can have there."""
+        value = schema.contents[keyword]
         if keyword not in ANNOTATIONS:
             self.note(schema, keyword, "unknown keyword, taken as an annotation")
+        elif keyword in ("minContains", "maxContains"):
+            self._natural(schema, keyword)
+        elif keyword in ("$defs", "definitions") and not isinstance(value, dict):
+            raise self._bad(schema, keyword, "an object of schemas")
+        elif keyword in ("$schema", "$id", "$anchor", "$dynamicAnchor") and not isinstance(value, str):
+            raise self._bad(schema, keyword, "a string")
+        elif keyword == "$schema" and not is_known_draft(value):
+            self.note(schema, keyword, f"unknown draft {value!r}, read as 2020-12")
 
     # ---- in-place applicators
 
