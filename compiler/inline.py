@@ -2,7 +2,8 @@
 
 In: a trimmed grammar. Out: an equivalent one. A rule that is called once, or is small, is copied into its callers, bottom-up, unless it
 is recursive; its exits become epsilons to the call's returns. Equal calls in one rule share a copy. Rules that nothing calls any more go.
-Copies never take the grammar beyond ``max_nodes``: where one would, the call stays. Cost: linear in the nodes written.
+Copies never take the grammar beyond ``max_nodes``: where one would, the call stays. Cost: linear in the nodes written, of which there
+are at most ``REWRITES`` times as many as nodes: a long chain of rules, each called once, would be written again at every link.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ SMALL_RULE = 64
 MOST_COPIED = 4096
 """Nodes that all copies of one rule may add: a small rule called a thousand times stays a call."""
 
+REWRITES = 4
+
 
 def inline(grammar: Grammar, max_nodes: int = 200_000, *, small: int = SMALL_RULE) -> Grammar:
     """The grammar with rules of at most ``small`` nodes, and rules called once, copied into their callers; the root is rule 0."""
@@ -32,6 +35,7 @@ def inline(grammar: Grammar, max_nodes: int = 200_000, *, small: int = SMALL_RUL
     uses = Counter(call.rule for rule in grammar.rules for call in rule.calls)
     fixed = recursive | {grammar.root}
     total = sum(rule.nodes for rule in grammar.rules)
+    left = REWRITES * max(total, max_nodes)
     finished: list[Rule] = list(grammar.rules)
     for number in (member for part in order for member in part):
         assembly = _Assembly(grammar.rules[number])
@@ -40,9 +44,12 @@ def inline(grammar: Grammar, max_nodes: int = 200_000, *, small: int = SMALL_RUL
             cost = 0 if assembly.has(call) or uses[call.rule] == 1 else callee.nodes
             added = callee.nodes * (uses[call.rule] - 1)
             wanted = call.rule not in fixed and (callee.nodes <= small or not added) and added <= MOST_COPIED
-            if wanted and (not cost or total + cost <= max_nodes):
+            if wanted and (not cost or total + cost <= max_nodes) and callee.nodes <= left:
+                left -= 0 if assembly.has(call) else callee.nodes
                 assembly.copy(call, callee)
                 total += cost
+                if uses[call.rule] == 1:
+                    finished[call.rule] = grammar.rules[call.rule]  # lets go of what nothing else needs
             else:
                 assembly.calls.append(call)
         finished[number] = assembly.build()

@@ -111,3 +111,16 @@ def test_drafts_are_known_by_either_scheme_and_others_are_noted() -> None:
     assert not accepts({"$schema": "https://json-schema.org/draft-04/schema", "type": "integer"}, "1.0")
     artifact = compile_json_schema({"$schema": "http://example.com/", "type": "integer"})
     assert [note["keyword"] for note in artifact.metadata.warnings] == ["$schema"]
+
+
+def test_a_long_chain_of_definitions_is_written_once_or_so() -> None:
+    links = {f"d{i}": {"type": "array", "items": {"$ref": f"#/$defs/d{i + 1}"}, "maxItems": 1} for i in range(1_500)}
+    machine = compile_json_schema({"$ref": "#/$defs/d0", "$defs": links | {"d1500": {"type": "null"}}}).machine
+    assert stepping.accepts(machine, b"[" * 1_500 + b"null" + b"]" * 1_500)
+    assert not stepping.accepts(machine, b"[" * 1_501 + b"null" + b"]" * 1_501)
+
+
+def test_counting_far_stops_before_it_fills_memory() -> None:
+    with pytest.raises(BudgetError) as caught:
+        compile_json_schema({"type": "array", "contains": {"const": 1}, "minContains": 10**5}, options=Options(max_states=20_000))
+    assert caught.value.pointer == "#"

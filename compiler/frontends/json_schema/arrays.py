@@ -55,7 +55,7 @@ class _ArrayRule:
     def after_item(self, state: tuple[int, ...]) -> int:
         node = self.after.get(state)
         if node is None:
-            self.construction.count_state(self.builder.name)
+            self.construction.count_state(self.builder)
             node = self.after[state] = self.builder.node()
             self.queue.append(state)
         return node

@@ -22,6 +22,8 @@ from stcc.compiler.frontends.json_schema.values import read_value
 from stcc.compiler.ir import Grammar, Rule, RuleBuilder
 from stcc.compiler.options import Deadline
 
+NODES_PER_STATE = 10
+"""Most nodes of the grammar for each state allowed. Large schemas have two to eight a state before minimisation."""
 RuleKey = tuple[str, tuple[int, ...], tuple[str, ...]]
 
 
@@ -38,7 +40,7 @@ class Construction:
         self.expander, self.scalars, self.deadline, self.formulas = expander, scalars, deadline, expander.formulas
         self.orders = KeyOrders(expander.document)
         self.whitespace = expander.options.whitespace
-        self.states = 0
+        self.states = self.nodes = 0
         self.shannon: dict[tuple[int, ...], dict[tuple[int, ...], int]] = {}
         self._builders = builders
         self._rules: list[Rule | None] = []
@@ -58,22 +60,24 @@ class Construction:
         while self._queue:
             number, key, name = self._queue.pop()
             try:
-                self._rules[number] = self._builders[key[0]](self, key, name)
+                rule = self._rules[number] = self._builders[key[0]](self, key, name)
             except CompileError as error:
                 if error.pointer:
                     raise
                 raise type(error)(error.message, pointer=name, keyword=error.keyword, hint=error.hint) from None
+            self.nodes += rule.nodes
         return Grammar(tuple(rule for rule in self._rules if rule is not None))
 
-    def count_state(self, name: str) -> None:
-        """Charge one structural state to the budget. Raises BudgetError naming the rule that grew."""
+    def count_state(self, builder: RuleBuilder) -> None:
+        """Charge one structural state of the rule under construction to the budget. Raises BudgetError naming the rule that grew."""
         self.states += 1
-        self.deadline.check(name)
-        if self.states > self.expander.options.max_states:
+        self.deadline.check(builder.name)
+        most = self.expander.options.max_states
+        if self.states > most or self.nodes + builder.nodes > NODES_PER_STATE * most:
             raise BudgetError(
-                f"the schema needs more than {self.states - 1} structural states",
-                pointer=name,
-                hint="raise max_states, or simplify the alternatives here",
+                f"the schema needs more than {most} states",
+                pointer=builder.name,
+                hint="raise max_states, or lower the counts or simplify the alternatives here",
             )
 
     def is_sat(self, atom: int) -> bool:

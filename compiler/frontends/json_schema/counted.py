@@ -48,7 +48,7 @@ def counted_string(construction: Construction, builder: RuleBuilder, source: int
     blocks = -(-low // size) if high is None else high // size
     node = source
     for block in range(blocks):
-        construction.count_state(builder.name)
+        construction.count_state(builder)
         missing = low - block * size
         if missing <= 0:
             builder.byte(node, _QUOTE, _QUOTE, target)

@@ -208,7 +208,7 @@ class _ObjectRule:
     def after_member(self, state: _State) -> int:
         node = self.after.get(state)
         if node is None:
-            self.construction.count_state(self.builder.name)
+            self.construction.count_state(self.builder)
             node = self.after[state] = self.builder.node()
             self.queue.append(state)
         return node
