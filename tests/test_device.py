@@ -13,14 +13,15 @@ import pytest
 
 mx = pytest.importorskip("mlx.core", reason="device masks need MLX")
 
-from binding_cases import GRAMMARS, random_machines, random_vocabularies  # noqa: E402
+from binding_cases import GRAMMARS, inner_states, random_machines, random_vocabularies  # noqa: E402
 from hypothesis import HealthCheck, given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 from metal_shim import shim  # noqa: E402
-from runtime_cases import bound, nasty  # noqa: E402
+from runtime_cases import Oracle, bound, nasty  # noqa: E402
 from tokenizer_cases import SHARED, TRAINED  # noqa: E402
 
 from stcc.compiler import compile_json_schema, vocabulary_from_tokenizer  # noqa: E402
+from stcc.compiler.stepping import Configuration  # noqa: E402
 from stcc.formats import Vocabulary, VocabularyMismatch  # noqa: E402
 from stcc.runtime import Grammar, Matcher, allocate_token_bitmask, load  # noqa: E402
 from stcc.runtime.device import kernels, tables  # noqa: E402
@@ -193,6 +194,24 @@ def test_random_machines(machines: list[object], vocabulary: Vocabulary, seed: i
     pairs = [check_operations(grammar, found, number, rng, 4, 10) for number, grammar in enumerate(grammars)]
     states, expected = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
     check_kernels(found, states, expected)
+
+
+@compiles_kernels
+@pytest.mark.parametrize("name", GRAMMARS)
+def test_any_state_on_any_stack(name: str) -> None:
+    """Reading bytes says what every source says, in configurations that no output reaches too."""
+    grammar, rng = grammar_of(name), np.random.default_rng(17)
+    machine, vocabulary, found = grammar.machine, grammar.vocabulary, tables_of(grammar)
+    assert vocabulary is not None
+    oracle, states, expected = Oracle(machine, vocabulary), [], []
+    for state in inner_states(machine):
+        for depth in range(4 if machine.sites else 1):
+            stack = tuple(rng.integers(0, machine.sites, depth).tolist()) if depth else ()
+            states.append(found.configuration(0, state, stack))
+            expected.append(np.isin(np.arange(vocabulary.size), oracle.allowed(Configuration(state, stack))))
+    before, allowed = np.stack(states), np.stack(expected)
+    assert (np.array(OperationMasks(found).mask(mx.array(before))) == allowed).all()
+    check_kernels(found, before, allowed)
 
 
 @compiles_kernels

@@ -16,8 +16,6 @@ nothing outside the tables. A row that ``advance`` gives a token which its mask 
 Cost of a mask: some 8 operations a turn of the search and 12 a turn of following, on ``[rows, actions]``, then one gather of ``[rows,
 tokens]``.
 
->>> import numpy as np
->>> from stcc.runtime.device.operations import pack_mask                     # doctest: +SKIP
 >>> masks = OperationMasks(build_tables([(machine, binding)], vocabulary))   # doctest: +SKIP
 >>> state = mx.array(masks.tables.initial([0]))                              # doctest: +SKIP
 >>> logits = mx.where(masks.mask(state), logits, -float("inf"))              # doctest: +SKIP
