@@ -1,12 +1,13 @@
-"""How much of JSON Schema is honoured: schemas compiled, valid instances accepted, invalid ones refused; every miss listed with its cause.
+"""How much of JSON Schema is honoured: schemas compiled, valid instances accepted, invalid ones refused; every miss
+listed with its cause.
 
     python benchmarks/coverage.py CASES.jsonl.gz [--remotes FILE.json.gz] [--quick] [--every N] [--offset K] [--json OUT] [--list]
 
-CASES: one JSON object a line, ``{name, schema, tests: [{valid, data | text}], refuse?}`` (MaskBench, the JSON-Schema-Test-Suite by
-groups). A group passes when
-its schema compiles, every valid instance is accepted and every invalid one refused (or, with ``refuse``, when compiling it fails). Texts
-are read byte by byte; ``masks.py`` reads them token by token, beside llguidance and xgrammar.
-A false reject that disappears when the members of the instance are put in another order is counted as ``order``.
+CASES: one JSON object a line, ``{name, schema, tests: [{valid, data | text}], refuse?}`` (MaskBench, the
+JSON-Schema-Test-Suite by groups). A group passes when its schema compiles, every valid instance is accepted and every
+invalid one refused (or, with ``refuse``, when compiling it fails). Texts are read byte by byte; ``masks.py`` reads
+them token by token, beside llguidance and xgrammar. A false reject that disappears when the members of the instance
+are put in another order is counted as ``order``.
 """
 
 from __future__ import annotations

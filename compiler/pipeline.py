@@ -2,8 +2,8 @@
 
     source -> grammar -> trimmed -> inlined -> machine -> artifact (-> bound, once a vocabulary)
 
-Every stage is a pure function in the module named after it; ``Trace`` keeps each stage's value for ``--emit`` and its time for ``--time-
-passes``.
+Every stage is a pure function in the module named after it; ``Trace`` keeps each stage's value for ``--emit`` and its
+time for ``--time- passes``.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ def compile_regex(
     source: str = "<pattern>",
     trace: Trace | None = None,
 ) -> Artifact:
-    """Compile a regular expression that the whole output matches (``re.fullmatch``); ``options.dialect`` is ``python`` (default) or
-    ``ecma``.
+    """Compile a regular expression that the whole output matches (``re.fullmatch``); ``options.dialect`` is ``python``
+    (default) or ``ecma``.
     """
     options = options or Options()
     if not isinstance(pattern, str):

@@ -1,7 +1,7 @@
 """Array rules by derivatives: read an item, and what remains is a formula over array atoms again.
 
-A state is the tuple of residual conditions; equal tuples are one state. The rule leaves through exit j at the ``]`` where condition j
-holds.
+A state is the tuple of residual conditions; equal tuples are one state. The rule leaves through exit j at the ``]``
+where condition j holds.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Atoms: the indivisible obligations of one JSON type, and ``Sat``, the obligation of a whole value.
 
-Formulas at a value position are over ``Sat``; once the value's type is known (one byte tells), each ``Sat`` expands to a formula over
-that type's atoms. Container atoms have derivatives (``objects.py``, ``arrays.py``): read one member, and what remains is a
-formula again. Fields called ``*_formula`` are formula numbers over ``Sat``.
+Formulas at a value position are over ``Sat``; once the value's type is known (one byte tells), each ``Sat`` expands
+to a formula over that type's atoms. Container atoms have derivatives (``objects.py``, ``arrays.py``): read one
+member, and what remains is a formula again. Fields called ``*_formula`` are formula numbers over ``Sat``.
 """
 
 from __future__ import annotations
@@ -125,8 +125,8 @@ class Contains:
 
 @dataclass(frozen=True)
 class Unique:
-    """No two items are equal, given that all are among ``candidates`` (formulas "equals this constant"); those in ``seen`` occurred
-    already.
+    """No two items are equal, given that all are among ``candidates`` (formulas "equals this constant"); those in
+    ``seen`` occurred already.
     """
 
     candidates: tuple[int, ...]

@@ -1,10 +1,9 @@
 """The work list of rules: from the formulas of a document to a grammar.
 
-Value positions (``values.py``) ask for the rule of (type, conditions); container rules (``objects.py``, ``arrays.py``) leave through exit
-j where
-condition j holds. Conditions that no caller wants are never tracked: a schema without alternatives has one condition everywhere and
-costs nothing extra. This is the determinisation of nested-word automata (Alur and Madhusudan, Visibly pushdown languages, STOC 2004)
-restricted to what is reachable.
+Value positions (``values.py``) ask for the rule of (type, conditions); container rules (``objects.py``,
+``arrays.py``) leave through exit j where condition j holds. Conditions that no caller wants are never tracked: a
+schema without alternatives has one condition everywhere and costs nothing extra. This is the determinisation of
+nested-word automata (Alur and Madhusudan, Visibly pushdown languages, STOC 2004) restricted to what is reachable.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """Strings of bounded length, counted on the stack: a bound of n costs about 2 sqrt(n) states' worth of characters instead of n.
 
-A character of a JSON string takes a dozen states (UTF-8 tails, escapes), so counting to 65,536 in line would take 850,000. Instead the
-string is read in blocks: a *block* is a rule that reads ``size`` characters and leaves through exit FULL, or leaves through exit CLOSED
-at a closing
-quote before that. It is called by one byte and returns eagerly either way, so no lookahead is needed, and strings with different bounds
-share it.
-The caller counts blocks. Measured (Llama-3 binding, one field): maxLength 255 takes 446 states instead of 3,330.
+A character of a JSON string takes a dozen states (UTF-8 tails, escapes), so counting to 65,536 in line would take
+850,000. Instead the string is read in blocks: a *block* is a rule that reads ``size`` characters and leaves through
+exit FULL, or leaves through exit CLOSED at a closing quote before that. It is called by one byte and returns eagerly
+either way, so no lookahead is needed, and strings with different bounds share it. The caller counts blocks. Measured
+on one field: maxLength 255 takes 428 states instead of 3,324.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Boolean formulas, hash-consed: what is still owed at a place in the output.
 
-A formula is an integer into one ``Formulas`` store: ``FALSE``, ``TRUE``, an atom, a negated atom, a conjunction or a disjunction (negation
-normal form). An *operator* is an atom with arguments: it means something that depends on the truth of other formulas
-(``unevaluated.py``). Equal formulas have equal numbers, so that equal residuals are one state. Conjunctions and disjunctions are flat,
-sorted,
-free of duplicates and of complementary pairs, and absorb (``a | a & b = a``). No pass here is exponential in the size of the shared graph,
-except where ``outcomes`` has that many different outcomes to report.
+A formula is an integer into one ``Formulas`` store: ``FALSE``, ``TRUE``, an atom, a negated atom, a conjunction or a
+disjunction (negation normal form). An *operator* is an atom with arguments: it means something that depends on the
+truth of other formulas (``unevaluated.py``). Equal formulas have equal numbers, so that equal residuals are one
+state. Conjunctions and disjunctions are flat, sorted, free of duplicates and of complementary pairs, and absorb (``a
+| a & b = a``). No pass here is exponential in the size of the shared graph, except where ``outcomes`` has that many
+different outcomes to report.
 
 >>> f = Formulas()
 >>> a, b = f.atom("a"), f.atom("b")
@@ -146,8 +146,8 @@ class Formulas:
     def substitute(
         self, formula: int, replace: Callable[[int], int], memo: dict[int, int] | None = None, rebuild: Rebuild | None = None
     ) -> int:
-        """``formula`` with every atom replaced by ``replace(atom)`` and every operator by ``rebuild`` (by default itself over its new
-        arguments).
+        """``formula`` with every atom replaced by ``replace(atom)`` and every operator by ``rebuild`` (by default itself
+        over its new arguments).
 
         Pass one ``memo`` for calls that share ``replace`` and ``rebuild``.
         """

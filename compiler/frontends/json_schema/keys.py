@@ -1,10 +1,10 @@
 """The key automaton of one object rule: declared names by trie, free names by class, at every position at once.
 
-A place where a key may be read has a vector ``declared`` (for each declared name the node to continue at, -1 where it may not come now)
-and a vector ``free`` (for each class of undeclared names likewise). A state is (trie state, the part of ``declared`` for the names below
-it,
-``free``): two places that agree below a trie state share it, so that the automaton is linear in the total key length times the number of
-places that really differ there. A free name can't spell a declared one: at a declared name's closing quote only ``declared`` counts.
+A place where a key may be read has a vector ``declared`` (for each declared name the node to continue at, -1 where it
+may not come now) and a vector ``free`` (for each class of undeclared names likewise). A state is (trie state, the
+part of ``declared`` for the names below it, ``free``): two places that agree below a trie state share it, so that the
+automaton is linear in the total key length times the number of places that really differ there. A free name can't
+spell a declared one: at a declared name's closing quote only ``declared`` counts.
 
 All texts start after the opening quote and include the closing one.
 """

@@ -1,7 +1,8 @@
 """Scalars: the DFA of a string or a number under several exclusive conditions at once.
 
-In: formulas over one scalar type's atoms. Out: one minimal DFA whose label tells which condition holds, by a reachable product of the
-atoms' DFAs; texts for which none holds are not accepted. Strings are worked on raw and pass through the JSON escape step last.
+In: formulas over one scalar type's atoms. Out: one minimal DFA whose label tells which condition holds, by a
+reachable product of the atoms' DFAs; texts for which none holds are not accepted. Strings are worked on raw and pass
+through the JSON escape step last.
 """
 
 from __future__ import annotations

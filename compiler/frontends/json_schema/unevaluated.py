@@ -1,12 +1,13 @@
 """``unevaluatedProperties`` and ``unevaluatedItems``, exactly.
 
-A member is *evaluated* by a schema's own ``properties`` and relatives, and by its in-place subschemas as far as those hold of the whole
-value, which is only known at the end. So the keyword becomes an operator whose arguments are the formulas of those subschemas:
-its arguments are derived member by member with everything else, and at each member it leaves the obligation "some subschema that covers
-this name holds in the end, or the member's value satisfies the keyword's schema".
+A member is *evaluated* by a schema's own ``properties`` and relatives, and by its in-place subschemas as far as those
+hold of the whole value, which is only known at the end. So the keyword becomes an operator whose arguments are the
+formulas of those subschemas: its arguments are derived member by member with everything else, and at each member it
+leaves the obligation "some subschema that covers this name holds in the end, or the member's value satisfies the
+keyword's schema".
 
-A *coverage* is a tree: ``Cover`` says what a schema's own keywords evaluate, ``Guarded`` makes a subtree count only where an argument
-holds.
+A *coverage* is a tree: ``Cover`` says what a schema's own keywords evaluate, ``Guarded`` makes a subtree count only
+where an argument holds.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
 """Value positions: reading one JSON value, and going on where it is known what its subschemas make of it.
 
-A place in a container holds *mixed* formulas: what the container will still owe, in terms of ``Sat`` of the value to come. The first byte
-of the value
-tells its type, so the position is compiled type by type. Where the type alone settles a ``Sat``, it is settled. Of a scalar, one DFA
-tells every combination of truths that can occur (a product restricted to what is reachable, so that a hundred constants make a
-hundred and one combinations, not 2 ** 100). Objects and arrays are called with the exclusive conditions under which the container would
-go on
-differently, and leave through the exit of the one that holds.
+A place in a container holds *mixed* formulas: what the container will still owe, in terms of ``Sat`` of the value to
+come. The first byte of the value tells its type, so the position is compiled type by type. Where the type alone
+settles a ``Sat``, it is settled. Of a scalar, one DFA tells every combination of truths that can occur (a product
+restricted to what is reachable, so that a hundred constants make a hundred and one combinations, not 2 ** 100).
+Objects and arrays are called with the exclusive conditions under which the container would go on differently, and
+leave through the exit of the one that holds.
 """
 
 from __future__ import annotations
