@@ -158,7 +158,7 @@ def literals(words: Mapping[bytes, int], max_states: int = MAX_STATES) -> Dfa:
     Raises BudgetError where the minimal automaton has more states than that.
     """
     text = _code_points(words)
-    nodes, labels = _least_acyclic(sorted((text or words).items()), max_states)  # type: ignore[arg-type]
+    nodes, labels = _least_acyclic(sorted((text or words).items()), max_states)
     used = sorted({symbol for node in nodes for symbol in node})
     classes = len(used) + 1  # the last class is that of symbols in no word
     column = {symbol: place for place, symbol in enumerate(used)}
