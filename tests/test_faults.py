@@ -62,7 +62,7 @@ def test_running_out_of_time_names_the_place() -> None:
 
 def test_messages_stay_readable_however_long_the_source() -> None:
     with pytest.raises(BudgetError) as caught:
-        compile_json_schema({"type": "string", "pattern": "z" * 300_000})
+        compile_json_schema({"type": "string", "pattern": "z" * 1_100_000})
     assert "pattern" in str(caught.value) and len(str(caught.value)) < 1_000
     nested: Any = 1
     for _ in range(300):

@@ -22,7 +22,7 @@ from stcc.compiler.frontends.regex.syntax import SOURCE, Characters, Choice, Con
 from stcc.compiler.options import Deadline
 from stcc.compiler.utf8 import Int32, encode_least
 
-MAX_LENGTH = 1 << 18
+MAX_LENGTH = 1 << 20
 """Most characters of a pattern: more could not be parsed within a compile's time."""
 _THREADS_PER_STATE = 4  # determinisation may move this many threads for each state allowed; ordinary patterns need one or two
 _NODES_PER_STATE = 2  # an optional character takes two nodes of the graph
