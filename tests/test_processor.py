@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from collections.abc import Callable, Sequence
@@ -142,7 +143,7 @@ def host_run(number: int, model: Any, forcing: Any) -> tuple[list[int], bool]:
 
 @pytest.mark.parametrize("canonical", [False, True])
 @pytest.mark.parametrize("seed", [0, 1])
-def test_generate_step_emits_the_tokens_of_the_host_loop(seed: int, canonical: bool) -> None:
+def test_generate_step_emits_the_planof_the_host_loop(seed: int, canonical: bool) -> None:
     complete = 0
     for number, name in enumerate(NAMES):
         processor = GrammarProcessor(tables(), number, plans=plans() if canonical else None)
@@ -162,7 +163,7 @@ def is_whole(number: int, tokens: Sequence[int]) -> bool:
     return all(map(matcher.accept_token, tokens)) and matcher.is_accepting()
 
 
-def test_canonical_tokens_are_the_tokenizers() -> None:
+def test_canonical_planare_the_tokenizers() -> None:
     """With plans, what a grammar forces is spelled as the tokenizer would, whatever the model prefers."""
     number = NAMES.index("record")
     free, canonical = GrammarProcessor(tables(), number), GrammarProcessor(tables(), number, plans=plans())
@@ -174,6 +175,44 @@ def test_canonical_tokens_are_the_tokenizers() -> None:
     assert len(vocabulary().token(first)) > 1
     allowed = np.array(canonical(context, logits))[0] > -np.inf
     assert np.flatnonzero(allowed).tolist() == [first]
+
+
+def random_plans(grammar: Grammar, rng: np.random.Generator, planned: bool) -> Grammar:
+    """The grammar with made-up covers and plans: stretches of random outputs, some of which go wrong."""
+    found: dict[int, list[int]] = {}
+    for _ in range(60 if planned else 0):
+        matcher, states, tokens = grammar.matcher(), list[int](), list[int]()
+        while not matcher.is_accepting():
+            states.append(matcher.state)
+            tokens.append(int(rng.choice(matcher.allowed_tokens())))
+            assert matcher.accept_token(tokens[-1])
+        for place, state in enumerate(states):
+            if rng.random() < 0.3:
+                found[state] = tokens[place:place + rng.integers(1, 4)] + [int(rng.integers(vocabulary().size))] * int(rng.random() < 0.3)
+    rows = [found.get(state, []) for state in range(grammar.machine.states)]
+    cover = rng.integers(0, 4, grammar.machine.states).astype(np.uint8)
+    offsets, plan = np.cumsum([0, *map(len, rows)]).astype(np.int32), np.array(sum(rows, []), np.int32)
+    binding = dataclasses.replace(grammar.binding, plan_offsets=offsets, plan_tokens=plan, cover=cover)
+    return Grammar(grammar.machine, binding, vocabulary())
+
+
+def test_any_plans_and_covers_are_followed_as_the_host_does() -> None:
+    rng, forced = np.random.default_rng(8), 0
+    for round_ in range(4):
+        made = [random_plans(grammar, rng, name in ("record", "choice", "date", "call"))  # the others have cycles, plans without an end
+                for name, grammar in zip(NAMES, grammars(), strict=True)]
+        own = [(grammar.machine, grammar.binding) for grammar in made]
+        found, enforced = build_tables(own, vocabulary()), canonical_plans(own, vocabulary())
+        for number, grammar in enumerate(made):
+            tokens, _ = one_run(GrammarProcessor(found, number, plans=enforced), llama(round_ % 2))
+            generation, expected = generate(llama(round_ % 2), grammar, PROMPT, forcing="step"), list[int]()
+            for span in generation:
+                expected += span.tokens
+                if len(expected) >= STEPS:
+                    break
+            assert tokens == expected[:STEPS], NAMES[number]
+            forced += generation.statistics.forced
+    assert forced > 50
 
 
 @pytest.mark.parametrize("name", ["record", "words"])
@@ -189,7 +228,7 @@ def test_stream_generate_streams_valid_text(name: str) -> None:
         assert processor.outcome().reason == "open"
 
 
-def test_speculative_decoding_takes_tokens_back() -> None:
+def test_speculative_decoding_takes_planback() -> None:
     """A draft model of other weights: rejected tokens rewind the state, and the text is that of the model alone."""
     for number in (0, 1, 2):
         processor = GrammarProcessor(tables(), number)
@@ -408,12 +447,18 @@ def test_an_output_that_was_begun_goes_on() -> None:
     assert np.flatnonzero(limited > -np.inf).tolist() == matcher.allowed_tokens().tolist()
 
 
-def test_tokens_are_taken_back() -> None:
+def test_planare_taken_back() -> None:
     begun = TRAINED["byte-level"].encode('{"name":"ab', add_special_tokens=False).ids
     processor, logits = GrammarProcessor(tables()), mx.zeros((1, vocabulary().size))
     seen = [call(processor, begun[:length], logits) for length in range(len(begun) + 1)]
     for length in (len(begun), 3, 4, 1, 0, 1, 2):
         assert (call(processor, begun[:length], logits) == seen[length]).all()
+    other = [token for token in grammars()[0].matcher().allowed_tokens().tolist() if token != begun[0]][:1]
+    fresh = GrammarProcessor(tables(), prompt_length=len(PROMPT))
+    call(processor, begun[:1], logits)
+    assert (call(processor, other, logits) == call(fresh, other, logits)).all()  # another token in the same place
+    call(processor, [], mx.full(logits.shape, float("nan")))
+    assert (call(processor, [], logits) == seen[0]).all()  # another model's logits at the same place
 
 
 def test_misuse_is_typed(monkeypatch: pytest.MonkeyPatch) -> None:

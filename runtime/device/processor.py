@@ -163,9 +163,9 @@ class _Constraint:
         """int32 ``[1, 2]``: where the plan of a state vector's state begins and ends."""
         if self._plans is None:
             return mx.zeros((1, 2), dtype=mx.int32)
-        q, offsets = state[:, 0:1], self._plans[0]
-        places = mx.take(offsets, mx.maximum(mx.concatenate([q, q + 1], axis=1), 0))
-        return mx.where(q >= 0, places, 0)
+        q = state[:, 0:1]
+        # after the end q is negative: both places are that of state 0, and there is no plan
+        return mx.take(self._plans[0], mx.maximum(mx.concatenate([q, q + 1], axis=1), 0))
 
     def _canonical(self, step: _Step, allowed: Any) -> Any:
         """The forced token where there is one that the stack admits, else the tokens that span the boundary cover, unless none does."""
