@@ -188,7 +188,9 @@ def random_plans(grammar: Grammar, rng: np.random.Generator, planned: bool) -> G
             assert matcher.accept_token(tokens[-1])
         for place, state in enumerate(states):
             if rng.random() < 0.3:
-                found[state] = tokens[place:place + rng.integers(1, 4)] + [int(rng.integers(vocabulary().size))] * int(rng.random() < 0.3)
+                found[state] = tokens[place:place + rng.integers(1, 4)]
+                if rng.random() < 0.3:
+                    found[state].insert(int(rng.integers(len(found[state]))), int(rng.integers(vocabulary().size)))
     rows = [found.get(state, []) for state in range(grammar.machine.states)]
     cover = rng.integers(0, 4, grammar.machine.states).astype(np.uint8)
     offsets, plan = np.cumsum([0, *map(len, rows)]).astype(np.int32), np.array(sum(rows, []), np.int32)
@@ -212,6 +214,12 @@ def test_any_plans_and_covers_are_followed_as_the_host_does() -> None:
                     break
             assert tokens == expected[:STEPS], NAMES[number]
             forced += generation.statistics.forced
+        number, digits = NAMES.index("number"), TRAINED["byte-level"].encode("1234", add_special_tokens=False).ids
+        matcher = made[number].matcher(canonical=True)  # where the output may end and may go on
+        assert all(map(matcher.accept_token, digits)) and matcher.is_accepting() and len(matcher.allowed_tokens()) > 1
+        ending = GrammarProcessor(found, number, prompt_length=len(PROMPT), plans=enforced)
+        limited = call(ending, digits, mx.zeros((1, vocabulary().size)))
+        assert np.flatnonzero(limited > -np.inf).tolist() == matcher.allowed_tokens().tolist()
     assert forced > 50
 
 
