@@ -96,7 +96,8 @@ def _reachable(parts: Sequence[Dfa | CharacterView], tables: Sequence[Int32], ne
         if deadline is not None:
             deadline.check()
         if len(order) > max_states:
-            raise BudgetError(f"the product needs more than {max_states} states", hint="raise max_states, or simplify the source")
+            raise BudgetError(f"the product needs more than {max_states} states",
+                              hint="raise max_states (--max-states), or simplify the source")
     return np.array(cells, np.int32).reshape(len(order), -1), np.array(accept, np.int32)
 
 
@@ -213,7 +214,7 @@ def _least_acyclic(words: Sequence[tuple[Sequence[int], int]], max_states: int) 
         settle(shared)
         if len(nodes) + len(word) > max_states:
             raise BudgetError(f"the constants and names here need more than {max_states} states",
-                              hint="raise max_states, or list fewer or shorter ones")
+                              hint="raise max_states (--max-states), or list fewer or shorter ones")
         path.extend((symbol, {}, -1) for symbol in word[shared:])
         if path:
             path[-1] = (*path[-1][:2], label)
@@ -291,7 +292,8 @@ def length_between(low: int, high: int | None, max_states: int = MAX_STATES) -> 
         return literals({})
     last = low if high is None else high
     if last > max_states:
-        raise BudgetError(f"counting to {last} characters needs more than {max_states} states", hint="raise max_states, or lower the bound")
+        raise BudgetError(f"counting to {last} characters needs more than {max_states} states",
+                          hint="raise max_states (--max-states), or lower the bound")
     counts = np.arange(last + 1, dtype=np.int32)
     following = np.append(counts[1:], last if high is None else -1).astype(np.int32)
     accept = np.where(counts >= low, 0, -1).astype(np.int32)

@@ -242,7 +242,7 @@ class _Construction:
         if sets > self.max_states:
             grown = Counter(self._name(number) for number in self.seen)
             raise BudgetError(f"the automaton needs more than {self.max_states} states", pointer=max(grown, key=lambda name: grown[name]),
-                              hint="raise max_states, or simplify the source here")
+                              hint="raise max_states (--max-states), or simplify the source here")
 
     def finish(self) -> Subsets:
         """Renumber the reachable sets densely, in order of discovery."""

@@ -75,5 +75,6 @@ class Deadline:
         self._ticks += 1
         if self._ticks & 63 == 0 and time.monotonic() > self._end:
             raise BudgetError(
-                f"compiling took more than {self._limit:g} s", pointer=pointer, hint="raise time_limit, or simplify the source here"
+                f"compiling took more than {self._limit:g} s", pointer=pointer,
+                hint="raise time_limit (--time-limit), or simplify the source here"
             )

@@ -330,4 +330,5 @@ def _grouped(cells: Int32) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
 
 
 def _too_many(max_states: int) -> BudgetError:
-    return BudgetError(f"the automaton needs more than {max_states} states", hint="raise max_states, or simplify the pattern")
+    return BudgetError(f"the automaton needs more than {max_states} states",
+                       hint="raise max_states (--max-states), or simplify the pattern")

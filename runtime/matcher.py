@@ -144,8 +144,10 @@ class Matcher:
     def accept_bytes(self, text: bytes) -> bool:
         """Accept raw bytes, as one step. Returns False, and changes nothing, if some byte is not allowed.
 
-        Bytes cost nothing of a budget, but are refused if no valid ending fits what is left of it.
+        Bytes cost nothing of a budget, but are refused if no valid ending fits what is left of it. ConstraintError for other types.
         """
+        if not isinstance(text, (bytes, bytearray, memoryview)):
+            raise ConstraintError(f"accept_bytes takes bytes, not {type(text).__name__}", "encode the text as UTF-8")
         if self._state == TERMINATED:
             return False
         after = self.grammar.stacks.read(self._state, self._level, text)
@@ -206,7 +208,7 @@ class Matcher:
             if bitmask.shape[1] == self._words and bitmask.dtype is _INT32:  # identity: NumPy has one object a type
                 bitmask[index] = entry[0]
                 return entry[1]
-        except (AttributeError, IndexError):
+        except (AttributeError, IndexError, ValueError):  # ``_fill_other`` says what is wrong with it
             pass
         self._fill_other(bitmask, index, entry[0])
         return entry[1]
@@ -297,6 +299,8 @@ class Matcher:
         if not isinstance(array, np.ndarray) or array.dtype != _INT32 or array.ndim not in (1, 2):
             given = f"{type(bitmask).__name__} {getattr(bitmask, 'dtype', '')} {getattr(bitmask, 'shape', '')}".rstrip()
             raise BitmaskError(f"the bitmask must be an int32 array [batch, {self._words}], see allocate_token_bitmask; this is a {given}")
+        if not array.flags.writeable:
+            raise BitmaskError("the bitmask is read-only; pass one that may be written")
         rows = array.reshape(1, -1) if array.ndim == 1 else array
         if rows.shape[1] < self._words:
             raise BitmaskError(f"the bitmask has {rows.shape[1]} words a row; {self._size} tokens need {self._words}")

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from stcc.compiler import BudgetError, CompileError, Options, SourceError, compile_json_schema, stepping
+from stcc.formats import Vocabulary
+from stcc.runtime import BitmaskError, ConstraintError, load
 
 
 def accepts(schema: Any, text: str | bytes, **options: Any) -> bool:
@@ -124,3 +127,18 @@ def test_counting_far_stops_before_it_fills_memory() -> None:
     with pytest.raises(BudgetError) as caught:
         compile_json_schema({"type": "array", "contains": {"const": 1}, "minContains": 10**5}, options=Options(max_states=20_000))
     assert caught.value.pointer == "#"
+
+
+def test_text_in_place_of_bytes_is_a_typed_error() -> None:
+    matcher = load(compile_json_schema({"type": "boolean"})).matcher()
+    with pytest.raises(ConstraintError, match="bytes"):
+        matcher.accept_bytes("true")  # type: ignore[arg-type]
+
+
+def test_a_read_only_bitmask_is_a_typed_error() -> None:
+    vocabulary = Vocabulary.from_tokens([b"true", b"false", b""], [2])
+    matcher = load(compile_json_schema({"type": "boolean"}, vocabularies=[vocabulary]), vocabulary=vocabulary).matcher()
+    bitmask = np.zeros((1, 1), np.int32)
+    bitmask.flags.writeable = False
+    with pytest.raises(BitmaskError, match="read-only"):
+        matcher.fill_next_token_bitmask(bitmask)

@@ -76,7 +76,7 @@ class Construction:
             raise BudgetError(
                 f"the schema needs more than {most} states",
                 pointer=builder.name,
-                hint="raise max_states, or lower the counts or simplify the alternatives here",
+                hint="raise max_states (--max-states), or lower the counts or simplify the alternatives here",
             )
 
     def is_sat(self, atom: int) -> bool:

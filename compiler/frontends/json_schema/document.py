@@ -136,7 +136,9 @@ def check_depth(value: Any, levels: int) -> None:
         if not layer:
             return
     raise BudgetError(
-        f"the schema's JSON nests more than {levels} levels deep", pointer="#", hint="raise max_depth, or flatten it with $defs and $ref"
+        f"the schema's JSON nests more than {levels} levels deep",
+        pointer="#",
+        hint="raise max_depth (--max-depth), or flatten it with $defs and $ref"
     )
 
 
@@ -241,7 +243,7 @@ class Document:
                 raise BudgetError(
                     f"the schema is nested more than {self.options.max_depth} levels deep",
                     pointer=pointer,
-                    hint="raise max_depth, or flatten it with $defs and $ref",
+                    hint="raise max_depth (--max-depth), or flatten it with $defs and $ref",
                 )
             number = self._numbers[key] = len(self.schemas)
             self.schemas.append(Schema(contents, pointer, draft, resolver))

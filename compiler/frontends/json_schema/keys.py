@@ -71,7 +71,7 @@ class KeyAutomaton:
                 raise BudgetError(
                     f"the property names need more than {self._max_states} states, places that differ times names",
                     keyword="properties",
-                    hint="raise max_states, or split the object",
+                    hint="raise max_states (--max-states), or split the object",
                 )
             self._rows.append(_NO_ROW)
             label = int(self._trie.accept[trie])

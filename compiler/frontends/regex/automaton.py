@@ -42,7 +42,7 @@ class Work:
     def exceeded(self) -> Exception:
         """The error to raise."""
         return over_budget(f"the pattern needs more than {self.max_states} states, or too much work to find out", self.offset,
-                           "repetition", "use smaller counts, anchor the pattern, or raise max_states")
+                           "repetition", "use smaller counts, anchor the pattern, or raise max_states (--max-states)")
 
 
 class Automata:

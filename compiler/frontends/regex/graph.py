@@ -111,7 +111,7 @@ class _Builder:
         self.nodes += 1
         if self.nodes > self.max_nodes:
             raise over_budget(f"the repetition spells out to more than {self.max_nodes} places", offset, "{",
-                              "use smaller counts, or raise max_states")
+                              "use smaller counts, or raise max_states (--max-states)")
         graph.reads.append(None)
         graph.skips.append([])
         graph.tests.append(None)
