@@ -19,7 +19,7 @@ import referencing
 import referencing.exceptions
 import referencing.jsonschema
 
-from stcc.compiler.errors import BudgetError, SourceError
+from stcc.compiler.errors import BudgetError, SourceError, UnsupportedError
 from stcc.compiler.options import Options
 
 _REFERENCE_KEYWORDS = frozenset(
@@ -175,6 +175,15 @@ def _mentions_dynamic(contents: Any) -> bool:
     text = contents if isinstance(contents, (str, bytes)) else repr(contents)
     marks = ("$dynamicRef", "$recursiveRef", "json-schema.org/draft/20")
     return any((mark.encode() if isinstance(text, bytes) else mark) in text for mark in marks)  # type: ignore[operator]
+
+
+def utf8(text: str, keyword: str) -> bytes:
+    """``text`` as UTF-8. Raises UnsupportedError, naming ``keyword``, for lone surrogates, which JSON can write and UTF-8 cannot."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        message = f"{text[:60]!r} holds a lone surrogate, which UTF-8 cannot spell"
+        raise UnsupportedError(message, keyword=keyword, hint="remove it, or replace it by U+FFFD") from None
 
 
 def escape_pointer(token: str) -> str:

@@ -19,8 +19,9 @@ import numpy.typing as npt
 
 from stcc.compiler import algebra
 from stcc.compiler.dfa import Dfa
-from stcc.compiler.errors import BudgetError, UnsupportedError
+from stcc.compiler.errors import BudgetError
 from stcc.compiler.escape import json_escape
+from stcc.compiler.frontends.json_schema.document import utf8
 
 _State = tuple[int, bytes, tuple[int, ...]]
 _DIGEST = 16
@@ -36,7 +37,7 @@ class KeyAutomaton:
         Raises BudgetError past ``max_states`` states, here and in ``place``.
         """
         self._max_states = max_states
-        spelled = {_encode(name): index for index, name in enumerate(names)}
+        spelled = {utf8(name, "properties"): index for index, name in enumerate(names)}
         self._trie = json_escape(algebra.literals(spelled, max_states), closing_quote=True) if names else _EMPTY
         self._free = json_escape(classes, closing_quote=True) if classes is not None else _EMPTY
         stacked = np.stack([self._trie.byte_class, self._free.byte_class])
@@ -118,15 +119,6 @@ _EMPTY = Dfa(np.zeros(256, np.uint8), np.full((1, 1), -1, np.int32), np.full(1, 
 def _digest(part: npt.NDArray[np.int32]) -> bytes:
     raw = part.tobytes()
     return raw if len(raw) <= _DIGEST else hashlib.blake2b(raw, digest_size=_DIGEST).digest()
-
-
-def _encode(name: str) -> bytes:
-    try:
-        return name.encode()
-    except UnicodeEncodeError:
-        raise UnsupportedError(
-            f"the property name {name!r} holds a lone surrogate, which UTF-8 cannot spell", keyword="properties", hint="rename the property"
-        ) from None
 
 
 def _labels_below(dfa: Dfa) -> list[npt.NDArray[np.int32]]:

@@ -13,10 +13,11 @@ from typing import Any
 
 from stcc.compiler import algebra
 from stcc.compiler.dfa import Dfa
-from stcc.compiler.errors import CompileError, UnsupportedError
+from stcc.compiler.errors import CompileError
 from stcc.compiler.escape import json_escape
 from stcc.compiler.frontends.json_schema import atoms
 from stcc.compiler.frontends.json_schema.counted import SHORTEST
+from stcc.compiler.frontends.json_schema.document import utf8
 from stcc.compiler.frontends.json_schema.formula import FALSE, TRUE, Formulas
 from stcc.compiler.frontends.regex.language import compile_pattern
 from stcc.compiler.options import Deadline, Options
@@ -101,7 +102,7 @@ class ScalarLanguages:
 
     def holds(self, condition: int, text: str) -> bool:
         """Whether the string ``text`` satisfies a formula over string atoms."""
-        raw = _utf8(text)
+        raw = utf8(text, "propertyNames")
         result = self._formulas.substitute(condition, lambda atom: TRUE if self._atom(atom).match(raw) >= 0 else FALSE)
         return result == TRUE
 
@@ -155,7 +156,7 @@ class ScalarLanguages:
             elif isinstance(payload, atoms.NumberIn):
                 known = numbers.one_of(payload.values, max_states=self._options.max_states)
             elif isinstance(payload, atoms.StringIn):
-                known = algebra.literals({_utf8(value): 0 for value in payload.values}, self._options.max_states)
+                known = algebra.literals({utf8(value, "const"): 0 for value in payload.values}, self._options.max_states)
             else:
                 known = (_SIGNS if exponents else _ATOMS)[type(payload)](payload)
             self._atoms[(atom, exponents)] = known
@@ -171,15 +172,6 @@ def _looks_at_sign(payload: object) -> bool:
 @lru_cache(maxsize=1)
 def _any_string() -> Dfa:
     return json_escape(algebra.utf8_strings(), closing_quote=True)
-
-
-def _utf8(text: str) -> bytes:
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        raise UnsupportedError(
-            f"{text!r} holds a lone surrogate, which UTF-8 cannot spell", keyword="const", hint="remove it, or replace it by U+FFFD"
-        ) from None
 
 
 def _format(payload: atoms.StringFormat) -> Dfa:
