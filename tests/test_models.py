@@ -249,14 +249,6 @@ def test_the_vocabulary_is_cached_by_content(tiny_folder: Path, tmp_path: Path, 
     assert model_vocabulary(loaded).stop_token_ids == (0, 5)
 
 
-@pytest.fixture(scope="module")
-def weights() -> LoadedModel:
-    try:
-        return load_model("smollm2")
-    except ModelUnavailableError as error:
-        pytest.skip(f"the weights cannot be fetched: {error}")
-
-
 @pytest.mark.model
 def test_smollm2_answers_sensibly(weights: LoadedModel) -> None:
     import mlx_lm

@@ -19,7 +19,7 @@ from click.testing import CliRunner, Result  # noqa: E402
 from stcc.formats import Vocabulary  # noqa: E402
 from stcc.runtime import models  # noqa: E402
 from stcc.runtime.cli import main  # noqa: E402
-from stcc.runtime.models import LoadedModel, ModelUnavailableError, load_model, model_vocabulary  # noqa: E402
+from stcc.runtime.models import LoadedModel, model_vocabulary  # noqa: E402
 
 SAMPLES = Path(__file__).parent.parent / "samples"
 KEYS = {"text", "valid", "tokens", "passes", "forced", "stop_reason", "seconds"}
@@ -121,14 +121,6 @@ def test_inputs_at_fault(tmp_path: Path) -> None:
         assert result.exit_code == 1, name
         assert not isinstance(result.exception, (TypeError, KeyError)), result.exception
     assert run(DATE, "--prompt", "a", "--model", "nonsense").exit_code == 1
-
-
-@pytest.fixture(scope="module")
-def weights() -> LoadedModel:
-    try:
-        return load_model("smollm2")
-    except ModelUnavailableError as error:
-        pytest.skip(f"the weights cannot be fetched: {error}")
 
 
 @pytest.mark.model

@@ -138,16 +138,16 @@ class Expander(ValueKeywords, ContainerKeywords):
         if "type" in contents and self._type(schema, "type", type_) == FALSE:
             return [FALSE]
         parts: list[int] = []
-        done: set[Callable[[Schema, Any, str], int]] = set()
+        asked: set[Callable[[Schema, Any, str], int]] = set()
+        joint = {self._members, self._items}  # one handler reads all keywords of its kind, so it is asked once
         for keyword in contents:
             handler = self._keywords.get(keyword)
             if handler is None:
                 self._look_at_annotation(schema, keyword)
-            elif handler not in done or handler not in (self._members, self._items):
-                done.add(handler)
+            elif handler not in asked:
+                if handler in joint:
+                    asked.add(handler)
                 parts.append(handler(schema, keyword, type_))
-        if self.options.additional_properties == "closed" and type_ == "object" and "properties" in contents and self._members not in done:
-            parts.append(self._members(schema, "properties", type_))
         return parts
 
     def _look_at_annotation(self, schema: Schema, keyword: str) -> None:

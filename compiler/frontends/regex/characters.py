@@ -16,7 +16,6 @@ CharacterSet: TypeAlias = tuple[tuple[int, int], ...]
 
 LAST = 0x10FFFF
 ANY: CharacterSet = ((0, LAST),)
-NOTHING: CharacterSet = ()
 
 # Characters are assigned, or given a property that matters here, only in these stretches; the rest is unassigned or private.
 _SCANNED = ((0, 0x3FFFF), (0xE0000, 0xE0FFF))
