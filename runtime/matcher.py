@@ -102,6 +102,12 @@ class Matcher:
         """
         return self.grammar.needs.need(self._state, self._level)
 
+    def is_narrowed(self) -> bool:
+        """Whether the budget takes tokens away here: some token is allowed after which no valid ending fits what is left of it."""
+        if self._left is None or self._state < 0:
+            return False
+        return self.grammar.needs.live_costs(self._state, self._level)[1] > self._left
+
     # moving
 
     def accept_token(self, token_id: int) -> bool:
@@ -255,6 +261,12 @@ class Matcher:
     def configuration(self) -> Configuration:
         """The state and the innermost stack level."""
         return self._state, self._level
+
+    def move_to(self, configuration: Configuration) -> None:
+        """Stand at ``configuration`` of the same grammar, as if the output began there: no history, the whole budget."""
+        self._history.clear()
+        self._left = self._max_tokens
+        self._state, self._level = configuration
 
     # inside
 
