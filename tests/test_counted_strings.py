@@ -7,7 +7,7 @@ import json
 import pytest
 
 from stcc.compiler import stepping
-from stcc.compiler.frontends.json_schema.counted import SHORTEST, block_size
+from stcc.compiler.frontends.json_schema.counting import SHORTEST, block_size
 from stcc.compiler.pipeline import compile_json_schema
 from stcc.formats.machine import Machine
 

@@ -11,17 +11,23 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 from stcc.compiler import algebra
 from stcc.compiler.dfa import Dfa
 from stcc.compiler.errors import CompileError
 from stcc.compiler.escape import json_escape
 from stcc.compiler.frontends.json_schema import atoms
-from stcc.compiler.frontends.json_schema.counted import SHORTEST
+from stcc.compiler.frontends.json_schema.counting import Block, CountedString, plan
 from stcc.compiler.frontends.json_schema.document import utf8
 from stcc.compiler.frontends.json_schema.formula import FALSE, TRUE, Formulas
 from stcc.compiler.frontends.regex.language import compile_pattern
 from stcc.compiler.options import Deadline, Options
 from stcc.compiler.scalars import formats, numbers
+from stcc.compiler.utf8 import character_view
+
+_ESCAPES = 5
+"""States that spelling escapes adds to a character, at least."""
 
 
 class ScalarLanguages:
@@ -34,6 +40,9 @@ class ScalarLanguages:
         self._numbers: dict[tuple[int, ...], Dfa] = {}
         self._patterns: dict[str, Dfa] = {}
         self._atoms: dict[tuple[int, bool], Dfa] = {}
+        self._counted: dict[tuple[int, ...], CountedString | None] = {}
+        self._blocks: list[tuple[Block, int]] = []
+        self._block_numbers: dict[tuple[Block, int], int] = {}
 
     def strings(self, conditions: tuple[int, ...]) -> Dfa:
         """JSON spelling after the opening quote, the closing one included; label j where condition j holds."""
@@ -44,20 +53,53 @@ class ScalarLanguages:
             )
         return known
 
-    def any_string(self) -> Dfa:
-        """Any string's spelling after the opening quote, the closing one included."""
-        return _any_string()
+    def counted(self, conditions: tuple[int, ...]) -> CountedString | None:
+        """The strings of ``conditions`` with their length counted in blocks (``counting.py``), label j where condition j holds.
 
-    def length_bounds(self, condition: int) -> tuple[int, int | None] | None:
-        """The bounds of a string that only its length constrains, where they are long enough to be counted by blocks; else None."""
-        parts = self._formulas.conjuncts(condition)
-        payloads = [self._formulas.payload(part) for part in parts]
-        if not payloads or not all(isinstance(payload, atoms.StringLength) for payload in payloads):
+        None where no length is asked for, or counting in line is as small.
+        """
+        if conditions not in self._counted:
+            self._counted[conditions] = self._plan(conditions)
+        return self._counted[conditions]
+
+    def block(self, number: int) -> tuple[Block, int]:
+        """A block of counted strings, and how many labels its closing quote may have."""
+        return self._blocks[number]
+
+    def block_number(self, block: Block, labels: int) -> int:
+        """The number of a block; equal blocks share one."""
+        number = self._block_numbers.setdefault((block, labels), len(self._blocks))
+        if number == len(self._blocks):
+            self._blocks.append((block, labels))
+        return number
+
+    def _plan(self, conditions: tuple[int, ...]) -> CountedString | None:
+        formulas = self._formulas
+        used = sorted(set().union(*(formulas.atoms(condition) for condition in conditions)))
+        lengths = {atom: payload for atom in used if isinstance(payload := formulas.payload(atom), atoms.StringLength)}
+        edges = {edge for length in lengths.values() for edge in (length.low, (length.high or 0) + 1 if length.high is not None else 0)}
+        thresholds = tuple(sorted(edges - {0}))
+        if not thresholds:
             return None
-        lengths = [payload for payload in payloads if isinstance(payload, atoms.StringLength)]
-        low = max(payload.low for payload in lengths)
-        high = min((payload.high for payload in lengths if payload.high is not None), default=None)
-        return (low, high) if max(low, high or 0) >= SHORTEST and (high is None or low <= high) else None
+        segments = [
+            {atom: TRUE if length.low <= least and (length.high is None or least <= length.high) else FALSE for atom, length in lengths.items()}
+            for least in (0, *thresholds)
+        ]
+        others = [atom for atom in used if atom not in lengths]
+        kinds: dict[tuple[int, ...], int] = {}
+
+        def kind(vector: tuple[int, ...]) -> int:
+            truths = {atom: (TRUE if found >= 0 else FALSE) for atom, found in zip(others, vector, strict=True)}
+            meaning = tuple(self._first(conditions, {**truths, **segment}) for segment in segments)
+            return -1 if max(meaning) < 0 else kinds.setdefault(meaning, len(kinds))
+
+        dfa = self._filtered(others, kind, conditions)
+        view = character_view(dfa)
+        if view is None or not kinds:
+            return None
+        meaning = np.array(list(kinds), np.int32).T
+        weight = -(-(dfa.states + _ESCAPES) // len(view.rows))
+        return plan(view, thresholds, meaning, len(conditions), weight)
 
     def raw(self, conditions: tuple[int, ...]) -> Dfa:
         """Raw UTF-8 content of strings; label j where condition j holds."""
@@ -125,19 +167,35 @@ class ScalarLanguages:
             ) from None
 
     def _product(self, conditions: tuple[int, ...], universe: Dfa, exponents: bool = False) -> Dfa:
-        formulas = self._formulas
-        used = sorted(set().union(*(formulas.atoms(condition) for condition in conditions)))
+        used = sorted(set().union(*(self._formulas.atoms(condition) for condition in conditions)))
 
         def label(vector: tuple[int, ...]) -> int:
-            truth = {atom: (TRUE if found >= 0 else FALSE) for atom, found in zip(used, vector, strict=True)}
-            memo: dict[int, int] = {}
-            return next(
-                (j for j, condition in enumerate(conditions) if formulas.substitute(condition, truth.__getitem__, memo) == TRUE), -1
-            )
+            return self._first(conditions, {atom: (TRUE if found >= 0 else FALSE) for atom, found in zip(used, vector, strict=True)})
 
+        return self._filtered(used, label, conditions, universe, exponents)
+
+    def _first(self, conditions: tuple[int, ...], truths: dict[int, int]) -> int:
+        """The condition that holds where the atoms have these truths; -1 if none does."""
+        memo: dict[int, int] = {}
+        substitute = self._formulas.substitute
+        return next((j for j, condition in enumerate(conditions) if substitute(condition, truths.__getitem__, memo) == TRUE), -1)
+
+    def _filtered(
+        self,
+        used: list[int],
+        label: Callable[[tuple[int, ...]], int],
+        conditions: tuple[int, ...],
+        universe: Dfa | None = None,
+        exponents: bool = False,
+    ) -> Dfa:
+        """The words of ``universe`` (by default all strings), labelled by which of the atoms ``used`` accept them.
+
+        A word that lacks an atom which every one of ``conditions`` has as a conjunct is refused.
+        """
+        universe = algebra.utf8_strings() if universe is None else universe
         if not used:
-            return universe if conditions[0] == TRUE else algebra.relabel(universe, {0: label(())})
-        everywhere = set.intersection(*({*formulas.conjuncts(condition)} for condition in conditions))
+            return algebra.relabel(universe, {0: label(())})
+        everywhere = set.intersection(*({*self._formulas.conjuncts(condition)} for condition in conditions))
         return algebra.product(
             [self._atom(atom, exponents) for atom in used],
             label,

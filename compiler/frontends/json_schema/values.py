@@ -139,11 +139,11 @@ class _Position:
 
     def _string(self, conditions: tuple[int, ...], targets: list[int]) -> None:
         construction = self.construction
-        bounds = construction.scalars.length_bounds(conditions[0]) if len(conditions) == 1 else None
-        if bounds is not None:
+        counted = construction.scalars.counted(conditions)
+        if counted is not None:
             opened = self.builder.node()
             self.builder.byte(self.source, 0x22, 0x22, opened)
-            counted_string(construction, self.builder, opened, bounds, targets[0])
+            counted_string(construction, self.builder, opened, counted, targets)
             return
         dfa = construction.scalars.strings(conditions)
         if dfa.states > _LARGE_STRING:
