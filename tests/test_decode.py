@@ -23,7 +23,7 @@ from stcc.compiler.ir import RuleBuilder  # noqa: E402
 from stcc.compiler.machine import link  # noqa: E402
 from stcc.compiler.vocabularies import vocabulary_from_tokenizer  # noqa: E402
 from stcc.formats import Vocabulary  # noqa: E402
-from stcc.runtime import decode  # noqa: E402
+from stcc.runtime.decoding import model as decoding_model  # noqa: E402
 from stcc.runtime.decode import DecodeError, EmptyPromptError, Generation, NarrowHeadError, generate  # noqa: E402
 from stcc.runtime.errors import BudgetTooSmall, VocabularyRequired  # noqa: E402
 from stcc.runtime.grammar import Grammar  # noqa: E402
@@ -366,7 +366,7 @@ def llama(seed: int) -> Any:
 def test_a_llama_with_its_cache_emits_the_reference_tokens(build: Callable[[], Rules], seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     model = llama(seed)
     expected, points = reference(lambda text: np.array(model(mx.array([text]))[0, -1]), grammar(build), 40)
-    monkeypatch.setattr(decode, "PREFILL_TOKENS", 2)  # several prompt passes
+    monkeypatch.setattr(decoding_model, "PREFILL_TOKENS", 2)  # several prompt passes
     span = generate(model, grammar(build), PROMPT, max_tokens=40).finish()
     step = generate(model, grammar(build), PROMPT, max_tokens=40, forcing="step").finish()
     assert span.tokens == step.tokens == expected

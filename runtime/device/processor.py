@@ -25,22 +25,14 @@ Cost: one mask and one advance of ``stcc.runtime.device`` a token, and some ten 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Literal
 
 import mlx.core as mx
-import numpy as np
 
-from stcc.formats import VocabularyMismatch
-from stcc.runtime.decode import DecodeError, NarrowHeadError
-from stcc.runtime.device.kernels import KernelMasks
-from stcc.runtime.device.operations import OperationMasks
-from stcc.runtime.device.tables import CAPACITY, ENDED, TERMINATED, DeviceTables, Int32, Part
-
-if TYPE_CHECKING:
-    from stcc.formats import Vocabulary
+from stcc.runtime.decoding.errors import DecodeError, NarrowHeadError
+from stcc.runtime.device.constraint import DEAD_END, NESTING, NOT_FINITE, SOUND, CanonicalPlans, canonical_plans, device_constraint
+from stcc.runtime.device.tables import ENDED, TERMINATED, DeviceTables
 
 Reason = Literal["open", "complete", "stop", "not_finite", "dead_end", "nesting"]
 """``open``: the text could go on, the loop's token limit ended it. ``complete``: only a stop token may follow. ``stop``: one did.
@@ -49,48 +41,13 @@ Reason = Literal["open", "complete", "stop", "not_finite", "dead_end", "nesting"
 
 REWIND = 256
 """Steps back that the tokens may be cut: more than speculative decoding drafts at once; 0.3 KB each."""
-SHARED_TABLES = 8
-"""Tables whose arrays stay on the device for the next processor."""
-_NONE, _NOT_FINITE, _DEAD_END, _NESTING = range(4)
-_FAULTS: dict[int, Reason] = {_NOT_FINITE: "not_finite", _DEAD_END: "dead_end", _NESTING: "nesting"}
+_FAULTS: dict[int, Reason] = {NOT_FINITE: "not_finite", DEAD_END: "dead_end", NESTING: "nesting"}
+
+__all__ = ["CanonicalPlans", "GrammarProcessor", "Outcome", "ProcessorError", "Reason", "canonical_plans"]
 
 
 class ProcessorError(DecodeError):
     """A processor used in a way that it cannot follow."""
-
-
-@dataclass(frozen=True, eq=False)
-class CanonicalPlans:
-    """Plans and boundary covers of the grammars of some ``DeviceTables``, with states numbered over all of them.
-
-    Attributes:
-        offsets: int32 ``[states + 1]`` into ``tokens``.
-        tokens: int32, the canonical tokens of each state's forced chain (Theorem 20); at least one element.
-        cover: int32 ``[states]``, the fewest bytes that the next token must span.
-        lengths: int32 ``[vocabulary]``, bytes of each token.
-    """
-
-    offsets: Int32
-    tokens: Int32
-    cover: Int32
-    lengths: Int32
-
-
-def canonical_plans(parts: Sequence[Part], vocabulary: Vocabulary) -> CanonicalPlans:
-    """The plans of the grammars that ``build_tables`` was given, in the same order. O(states + plan tokens + vocabulary).
-
-    Raises:
-        VocabularyMismatch: a binding is of another vocabulary.
-    """
-    for _, binding in parts:
-        if binding.fingerprint != vocabulary.fingerprint:
-            raise VocabularyMismatch("<canonical plans>", ((binding.fingerprint, ""),), (vocabulary.fingerprint, vocabulary.name))
-    bindings = [binding for _, binding in parts]
-    counts = np.concatenate([np.zeros(1, np.int32), *(np.diff(binding.plan_offsets) for binding in bindings)])
-    tokens = np.concatenate([*(binding.plan_tokens for binding in bindings), np.zeros(1, np.int32)])
-    cover = np.concatenate([binding.cover for binding in bindings])
-    return CanonicalPlans(np.cumsum(counts).astype(np.int32), tokens.astype(np.int32), cover.astype(np.int32),
-                          np.diff(vocabulary.token_offsets).astype(np.int32))
 
 
 @dataclass(frozen=True)
@@ -104,85 +61,6 @@ class Outcome:
 
     reason: Reason
     valid: bool
-
-
-class _Step(NamedTuple):
-    """Where an output stands after some tokens; all on the device, int32."""
-
-    state: Any  # [1, 66]
-    plan: Any   # [1, 2], place of the next forced token and end of its plan; equal for none
-    fault: Any  # [1, 1]
-
-
-class _Constraint:
-    """Tables and plans on the device, shared by processors: a step after a token, and the logits that a step allows."""
-
-    def __init__(self, tables: DeviceTables, plans: CanonicalPlans | None) -> None:
-        self.tables, self._operations = tables, OperationMasks(tables)
-        self._masks = KernelMasks(tables, "action") if mx.metal.is_available() else self._operations
-        self._stops = mx.array(tables.arrays["stops"] != 0)[None]
-        self._plans = None if plans is None else [mx.array(part) for part in (plans.offsets, plans.tokens, plans.cover, plans.lengths)]
-        # settles what the tables left lazy, so that a processor made in one thread may run in another
-        probe = mx.array(tables.initial([None]))
-        mx.eval(self._stops, self._masks.mask(probe), self._operations.advance(probe, mx.array([0])))
-
-    def start(self, grammar: int) -> _Step:
-        """The step before the first token."""
-        state = mx.array(self.tables.initial([grammar]))
-        none = mx.array([[_NONE]], dtype=mx.int32)
-        return _Step(state, self._plan_of(state), none)
-
-    def after(self, step: _Step, token: Any) -> _Step:
-        """The step after one more token, integer ``[1]``."""
-        state = self._operations.advance(step.state, token)
-        plan = self._plan_of(state)
-        if self._plans is not None:
-            place, end = step.plan[:, 0:1], step.plan[:, 1:2]
-            goes_on = (place + 1 < end) & (mx.take(self._plans[1], place) == token.astype(mx.int32)[:, None])
-            plan = mx.where(goes_on, mx.concatenate([place + 1, end], axis=1), plan)
-        return _Step(state, plan, step.fault)
-
-    def limit(self, step: _Step, logits: Any) -> tuple[_Step, Any]:
-        """The step with what is wrong with its logits, and the logits ``[1, head]`` with ``-inf`` where no token is allowed."""
-        q, used = step.state[:, 0:1], step.state[:, 1:2]
-        allowed = self._masks.mask(step.state) | ((q == TERMINATED) & self._stops)
-        if self._plans is not None:
-            allowed = self._canonical(step, allowed)
-        padding = [(0, 0), (0, logits.shape[-1] - self.tables.vocabulary_size)]
-        allowed, stops = mx.pad(allowed, padding), mx.pad(self._stops, padding)
-        never = mx.array(-float("inf"), dtype=logits.dtype)
-        limited = mx.where(allowed, logits, never)
-        sound = mx.isfinite(mx.max(limited, axis=-1, keepdims=True)) & ~mx.any(mx.isnan(logits), axis=-1, keepdims=True)
-        stuck = mx.where(used > CAPACITY - self.tables.overlay, _NESTING, _DEAD_END)
-        fault = mx.where(mx.any(allowed, axis=-1, keepdims=True), mx.where(sound, _NONE, _NOT_FINITE), stuck)
-        fault = mx.where(step.fault != _NONE, step.fault, fault.astype(mx.int32))
-        only_stops = mx.where(stops, mx.zeros_like(logits), never)
-        return step._replace(fault=fault), mx.where(fault == _NONE, limited, only_stops)
-
-    def _plan_of(self, state: Any) -> Any:
-        """int32 ``[1, 2]``: where the plan of a state vector's state begins and ends."""
-        if self._plans is None:
-            return mx.zeros((1, 2), dtype=mx.int32)
-        q = state[:, 0:1]
-        # after the end q is negative: both places are that of state 0, and there is no plan
-        return mx.take(self._plans[0], mx.maximum(mx.concatenate([q, q + 1], axis=1), 0))
-
-    def _canonical(self, step: _Step, allowed: Any) -> Any:
-        """The forced token where there is one that the stack admits, else the tokens that span the boundary cover, unless none does."""
-        assert self._plans is not None
-        _, tokens, cover, lengths = self._plans
-        q, place, end = step.state[:, 0:1], step.plan[:, 0:1], step.plan[:, 1:2]
-        least = mx.where(q >= 0, mx.take(cover, mx.maximum(q, 0)), 0)
-        covering = allowed & (lengths[None] >= least)
-        covering = mx.where(mx.any(covering, axis=-1, keepdims=True), covering | (allowed & self._stops), allowed)
-        forced = mx.arange(allowed.shape[1], dtype=mx.int32)[None] == mx.take(tokens, place)
-        forced = allowed & forced & (place < end)
-        return mx.where(mx.any(forced, axis=-1, keepdims=True), forced, covering)
-
-
-@lru_cache(SHARED_TABLES)
-def _constraint(tables: DeviceTables, plans: CanonicalPlans | None) -> _Constraint:
-    return _Constraint(tables, plans)
 
 
 class GrammarProcessor:
@@ -217,7 +95,7 @@ class GrammarProcessor:
             raise ProcessorError("the plans are of other grammars than the tables", "make both from the same list of grammars")
         if not tables.arrays["stops"].any():
             raise ProcessorError("the vocabulary has no stop token, so the loop could never end", "prepare it with stop tokens")
-        self._constraint = _constraint(tables, plans)
+        self._constraint = device_constraint(tables, plans)
         self._prompt_length = prompt_length
         self._length = 0  # of the context that the newest step belongs to
         self._start = self._constraint.start(grammar)
@@ -250,7 +128,7 @@ class GrammarProcessor:
         mx.eval(step)
         q, used, fault = int(step.state[0, 0].item()), int(step.state[0, 1].item()), int(step.fault.item())
         valid = q in (ENDED, TERMINATED) or (used == 0 and bool(arrays["accepting"][q]))
-        if fault != _NONE:
+        if fault != SOUND:
             return Outcome(_FAULTS[fault], valid)
         if q == TERMINATED:
             return Outcome("stop", valid)
