@@ -1,0 +1,365 @@
+"""Certified blocks: the parts of an output drafted at the same time, and exactly the sequential greedy output (Theorem 23).
+
+In: a model, a grammar and a prompt. Out: the tokens that greedy decoding one token after the other would have chosen under the same policy
+(canonical forced text, and the token limit if there is one), in at most as many passes, usually in fewer.
+
+1. *Plan.* The grammar's cut states say where blocks begin (``block_plan``).
+2. *Wave.* One row of a batch goes on with the certain output; the others draft later blocks, each after the bare path of its keys
+   (``wave``).
+3. *Certificate.* The drafts are put together behind the certain output and replayed by the matcher. One pass over them gives the scores at
+   every choice; as long as a draft's token is the greedy one under the mask, it is certain. The first that is not is put right. Drafts of
+   later blocks that were found wrong go on from the token put right, in the next wave.
+4. Again from 2, at most ``rounds`` times; what is left is decoded as one stream.
+
+Why it is exact: a token becomes certain only as the greedy choice after certain tokens, at the matcher's configuration. In floating point a
+pass over many places may round differently from many passes over one; a near tie can then fall the other way, as in any batch.
+
+Why it takes no more passes than sequential decoding: a wave's pass gives its certain row one token, and a certificate gives at least the
+first token that it examines. A pass over many rows or places may take longer, though, which ``row_steps`` and ``places`` let one judge.
+
+Caches are copied, never rolled back: after a certificate that fails, an attention cache is cut to the certain tokens, and a recurrent one
+is dropped in favour of its copy, so that some certain tokens are read again, in a pass that is made anyway.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from stcc.runtime.decoding.block_plan import BlockPlan, plan_blocks
+from stcc.runtime.decoding.errors import ContextExceeded, DecodeError, EmptyPromptError
+from stcc.runtime.decoding.model import DecodingModel
+from stcc.runtime.decoding.results import StopReason
+from stcc.runtime.decoding.rows import Rows, copy_cache, require_batches
+from stcc.runtime.decoding.trail import Trail
+from stcc.runtime.decoding.wave import Anchor, DraftRow, WaveCounts, choose_tokens, run_wave
+from stcc.runtime.errors import VocabularyRequired
+
+if TYPE_CHECKING:
+    from stcc.runtime.decoding.prompt_cache import PromptCache
+    from stcc.runtime.grammar import Grammar
+    from stcc.runtime.stack import Configuration
+
+ROUNDS = 24
+"""Most certificates of an output; each is a pass over what is drafted, so that a cap bounds the work, not the passes."""
+MOST_ROWS = 12
+"""Most rows of a wave; later blocks are drafted once earlier ones are certain."""
+FIRST_STEPS = 24
+"""Most tokens that a block is drafted for before its length is known."""
+
+
+@dataclass
+class BlockStatistics:
+    """What an output cost.
+
+    Attributes:
+        prompt_tokens: tokens of the prompt.
+        cached_tokens: those that a prompt cache had.
+        prefill_passes: passes over the prompt but its last token.
+        wave_steps: passes of waves, those of a single row included.
+        certificates: passes that examined drafts; also the rounds.
+        row_steps: rows fed, over all wave steps.
+        places: places that certificates examined.
+        accepted: of them, those where the draft was right and everything before it.
+        first_places: likewise ``places`` of the first certificate.
+        first_accepted: likewise ``accepted``.
+        chosen: tokens chosen, stop tokens not counted.
+        forced: tokens added without a choice.
+        narrowed: choices from which the token limit took tokens away.
+        sequential_passes: passes of sequential decoding, which makes one for each choice.
+        seconds: in all.
+    """
+
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    prefill_passes: int = 0
+    wave_steps: int = 0
+    certificates: int = 0
+    row_steps: int = 0
+    places: int = 0
+    accepted: int = 0
+    first_places: int = 0
+    first_accepted: int = 0
+    chosen: int = 0
+    forced: int = 0
+    narrowed: int = 0
+    sequential_passes: int = 0
+    seconds: float = 0.0
+
+    @property
+    def passes(self) -> int:
+        """Passes that scored a choice."""
+        return self.wave_steps + self.certificates
+
+    @property
+    def saved(self) -> int:
+        """Passes fewer than sequential decoding makes."""
+        return self.sequential_passes - self.passes
+
+
+@dataclass(frozen=True)
+class BlockOutput:
+    """A decoded output.
+
+    Attributes:
+        tokens: its tokens, stop tokens not included.
+        text: their bytes.
+        valid: whether the text is a whole output, as the matcher says.
+        stop_reason: why it ended.
+        statistics: what it cost.
+    """
+
+    tokens: list[int]
+    text: bytes
+    valid: bool
+    stop_reason: StopReason
+    statistics: BlockStatistics
+
+
+@dataclass
+class _Draft:
+    """The choices drafted for a block, and the configuration at which they begin."""
+
+    start: Configuration
+    choices: list[int]
+
+
+@dataclass
+class _Lengths:
+    """How many choices a block took so far, on average; bounds later drafts and changes no token."""
+
+    outputs: int = 0
+    choices: int = 0
+
+    def bound(self) -> int:
+        return FIRST_STEPS if not self.outputs else int(1.5 * self.choices / self.outputs) + 2
+
+
+@dataclass
+class _Session:
+    """One output being decoded."""
+
+    prompt: list[int]
+    certain: Trail
+    anchor: Anchor
+    statistics: BlockStatistics
+    drafts: dict[int, _Draft] = field(default_factory=dict)
+    repairs: list[DraftRow] = field(default_factory=list)
+
+    def next_choice(self, trail: Trail) -> int | None:
+        """What the drafts say the trail chooses next; None if they say nothing, or begin or began otherwise."""
+        draft, chosen = self.drafts.get(trail.block), trail.choices[trail.block]
+        if trail.stop_reason is not None or draft is None or draft.start != trail.entries[trail.block]:
+            return None
+        fits = len(draft.choices) > len(chosen) and draft.choices[:len(chosen)] == chosen
+        return draft.choices[len(chosen)] if fits else None
+
+
+class BlockDecoder:
+    """Decodes outputs of one grammar with one model; see the module's text. Later outputs draft blocks for as long as earlier ones took."""
+
+    def __init__(self, model: DecodingModel, grammar: Grammar, *, rounds: int = ROUNDS, rows: int = MOST_ROWS,
+                 prompt_cache: PromptCache | None = None) -> None:
+        """Plan the blocks.
+
+        Args:
+            model: the model.
+            grammar: loaded with the model's vocabulary.
+            rounds: most certificates of an output; 0 decodes sequentially.
+            rows: most rows of a wave, the certain one included.
+            prompt_cache: where prompts are looked up and left.
+
+        Raises:
+            VocabularyRequired: the grammar was loaded without a vocabulary.
+            DecodeError: ``rounds`` is negative or ``rows`` below 1.
+            CacheKindError: the model's caches cannot become rows of a batch.
+        """
+        if grammar.vocabulary is None:
+            raise VocabularyRequired(grammar.name)
+        if rounds < 0 or rows < 1:
+            raise DecodeError(f"rounds {rounds} and rows {rows} are out of range", "give rounds from 0 and rows from 1 up")
+        if rounds and rows > 1:
+            require_batches(model)
+        self._model, self._grammar, self._vocabulary = model, grammar, grammar.vocabulary
+        self._rounds, self._rows, self._prompt_cache = rounds, rows, prompt_cache
+        self.plan: BlockPlan = plan_blocks(grammar)
+        self._lengths = [_Lengths() for _ in self.plan.blocks]
+
+    def decode(self, prompt_tokens: Sequence[int], max_tokens: int | None = None) -> BlockOutput:
+        """The greedy output after a prompt.
+
+        Args:
+            prompt_tokens: at least one.
+            max_tokens: most tokens of the output; every mask keeps a valid ending within reach.
+
+        Raises:
+            EmptyPromptError: no prompt tokens.
+            BudgetTooSmall: no valid output fits in ``max_tokens``.
+            ContextExceeded: the prompt leaves no room for a valid output in the model's context.
+            NarrowHeadError: the model scores fewer tokens than the vocabulary has.
+        """
+        started = time.perf_counter()
+        session = self._begin(list(prompt_tokens), max_tokens)
+        while session.certain.stop_reason is None:
+            within = session.statistics.certificates < self._rounds
+            rows = self._draft_rows(session) if within else []
+            if not within:
+                session.drafts.clear()
+            if rows or session.next_choice(session.certain) is None:
+                self._wave(session, rows)
+            if session.next_choice(session.certain) is not None:
+                self._certify(session)
+        return self._finish(session, started)
+
+    def _begin(self, prompt: list[int], max_tokens: int | None) -> _Session:
+        if not prompt:
+            raise EmptyPromptError
+        limit = self._limit(len(prompt), max_tokens)
+        matcher = self._grammar.matcher(limit, canonical=True)
+        unlimited = None if limit is None else self._grammar.matcher(canonical=True)
+        certain = Trail(matcher, unlimited, self.plan, self._vocabulary, [])
+        statistics = BlockStatistics(prompt_tokens=len(prompt))
+        anchor = Anchor([], 0)
+        if certain.stop_reason is None:
+            anchor = self._read_prompt(prompt[:-1], statistics)
+        return _Session(prompt, certain, anchor, statistics)
+
+    def _limit(self, prompt: int, max_tokens: int | None) -> int | None:
+        """The token limit, that of the model's context included."""
+        context = self._model.context_length
+        if context is None:
+            return max_tokens
+        need = self._grammar.need()
+        if prompt + need > context:
+            raise ContextExceeded(prompt, context, need)
+        return context - prompt if max_tokens is None else min(max_tokens, context - prompt)
+
+    def _read_prompt(self, tokens: list[int], statistics: BlockStatistics) -> Anchor:
+        cache, length = (None, 0) if self._prompt_cache is None else self._prompt_cache.fetch(tokens)
+        if cache is None:
+            cache = self._model.make_cache()
+        statistics.cached_tokens = length
+        statistics.prefill_passes = self._model.prefill(tokens[length:], cache)
+        if self._prompt_cache is not None and length < len(tokens):
+            self._prompt_cache.insert(tokens, cache)
+        return Anchor(cache, len(tokens))
+
+    def _draft_rows(self, session: _Session) -> list[DraftRow]:
+        """Rows for the blocks behind the certain one that were found wrong or not drafted yet, the nearest ones."""
+        front = session.certain.block
+        wanted = {row.block: row for row in session.repairs if row.block > front}
+        session.repairs = []
+        for block in range(front + 1, min(front + self._rows, len(self.plan.blocks))):
+            if block not in session.drafts and block not in wanted:
+                wanted[block] = self._fresh_row(block)
+        return [wanted[block] for block in sorted(wanted)][:self._rows - 1]
+
+    def _fresh_row(self, block: int) -> DraftRow:
+        plan = self.plan.blocks[block]
+        matcher = self._grammar.matcher(canonical=True)
+        matcher.move_to(plan.start)
+        return DraftRow(Trail(matcher, None, self.plan, self._vocabulary, list(plan.context)), block, self._lengths[block].bound())
+
+    def _wave(self, session: _Session, rows: list[DraftRow]) -> None:
+        counts = WaveCounts()
+        for row in rows:
+            session.drafts.pop(row.block, None)
+        session.anchor = run_wave(self._model, session.prompt, session.anchor, session.certain, rows,
+                                  lambda trail: session.next_choice(trail) is not None or self._is_drafted(trail, rows), counts)
+        for row in rows:
+            if row.block in row.trail.entries:
+                session.drafts[row.block] = _Draft(row.trail.entries[row.block], row.trail.choices[row.block])
+        session.statistics.wave_steps += counts.steps
+        session.statistics.row_steps += counts.row_steps
+
+    def _is_drafted(self, trail: Trail, rows: list[DraftRow]) -> bool:
+        """Whether a row of the wave that is under way says how the trail goes on."""
+        chosen = trail.choices[trail.block]
+        for row in rows:
+            if row.block == trail.block and row.trail.entries.get(row.block) == trail.entries[trail.block]:
+                draft = row.trail.choices[row.block]
+                return len(draft) > len(chosen) and draft[:len(chosen)] == chosen
+        return False
+
+    def _certify(self, session: _Session) -> None:
+        """Replay the drafts, score every choice in one pass, and make certain what is right."""
+        replay, places, drafted = session.certain.fork(), list[Trail](), list[int]()
+        token = session.next_choice(replay)
+        while token is not None:
+            before = replay.fork()
+            if not replay.choose(token):
+                break
+            places.append(before)
+            drafted.append(token)
+            token = session.next_choice(replay)
+        # the scores behind a draft that did not end choose one token more
+        places += [replay] if replay.stop_reason is None else []
+        offset = len(session.prompt) - session.anchor.length
+        piece = [*session.prompt, *places[-1].tokens][session.anchor.length:]
+        batch = Rows(self._model, [copy_cache(session.anchor.cache)])
+        logits = batch.feed([piece], [(0, offset + len(place.tokens) - 1) for place in places])
+        tokens, sound = choose_tokens(logits, places)
+        accepted = self._accept(session, drafted, tokens, sound)
+        self._count(session.statistics, len(drafted), accepted)
+        read = Anchor(batch.extract(0), session.anchor.length + len(piece))
+        self._move_anchor(session, read, len(session.prompt) + len(places[min(accepted, len(places) - 1)].tokens))
+        self._repair(session, places, drafted, tokens, sound, accepted)
+
+    def _accept(self, session: _Session, drafted: list[int], tokens: list[int], sound: list[bool]) -> int:
+        """Make certain what the scores allow, and the token after it. Returns how many drafted tokens were right."""
+        certain = session.certain
+        for place, (token, usable) in enumerate(zip(tokens, sound, strict=True)):
+            if not usable or not certain.choose(token):
+                certain.stop_reason = "not_finite" if not usable else "dead_end"
+                return place
+            if place == len(drafted) or token != drafted[place]:
+                return place
+        return len(drafted)
+
+    def _repair(self, session: _Session, places: list[Trail], drafted: list[int], tokens: list[int], sound: list[bool],
+                accepted: int) -> None:
+        """Rows for later blocks whose draft was not what the scores chose: they go on from the first such token, put right."""
+        seen = set(range(session.certain.block + 1))
+        for place, token, right, usable in zip(places[accepted:], drafted[accepted:], tokens[accepted:], sound[accepted:], strict=False):
+            block = place.block
+            if block in seen or token == right or not usable:
+                continue
+            seen.add(block)
+            steps = self._lengths[block].bound() - len(place.choices[block]) - 1
+            if place.choose(right):
+                session.drafts[block] = _Draft(place.entries[block], place.choices[block])
+                session.repairs.append(DraftRow(place, block, max(steps, 1)))
+
+    @staticmethod
+    def _count(statistics: BlockStatistics, places: int, accepted: int) -> None:
+        if not statistics.certificates:
+            statistics.first_places, statistics.first_accepted = places, accepted
+        statistics.certificates += 1
+        statistics.places += places
+        statistics.accepted += accepted
+
+    @staticmethod
+    def _move_anchor(session: _Session, read: Anchor, certain: int) -> None:
+        """Keep the cache of the pass if what it read is certain, or can be cut to what is."""
+        from mlx_lm.models.cache import can_trim_prompt_cache, trim_prompt_cache
+
+        surplus = read.length - certain
+        if surplus and can_trim_prompt_cache(read.cache):
+            trim_prompt_cache(read.cache, surplus)
+            session.anchor = Anchor(read.cache, certain)
+        elif not surplus:
+            session.anchor = read
+
+    def _finish(self, session: _Session, started: float) -> BlockOutput:
+        certain, statistics = session.certain, session.statistics
+        assert certain.stop_reason is not None
+        for block, choices in certain.choices.items():
+            self._lengths[block].outputs += 1
+            self._lengths[block].choices += len(choices)
+        statistics.chosen, statistics.forced, statistics.narrowed = certain.chosen, certain.forced, certain.narrowed
+        statistics.sequential_passes = certain.chosen + (certain.stop_reason in ("stop", "not_finite"))
+        statistics.seconds = time.perf_counter() - started
+        text = b"".join(map(self._vocabulary.token, certain.tokens))
+        return BlockOutput(certain.tokens, text, certain.matcher.is_accepting(), certain.stop_reason, statistics)
