@@ -22,6 +22,8 @@ from stcc.compiler.utf8 import CharacterView, Partition
 
 Int32 = npt.NDArray[np.int32]
 Bool = npt.NDArray[np.bool_]
+_Segments = tuple[tuple[int, int], ...]
+"""Pairs (from how many characters on, segment)."""
 
 SHORTEST = 33
 """Products of fewer pairs are built in line: a block and its calls would not be smaller."""
@@ -58,10 +60,13 @@ class Block:
     @cached_property
     def levels(self) -> list[list[int]]:
         """The states after 0, 1, ... ``most`` characters, rising."""
-        following = [sorted({target for target in row if target >= 0}) for row in self.rows]
+        following = [{target for target in row if target >= 0} for row in self.rows]
         levels = [[0]]
         for _ in range(self.most):
-            levels.append(sorted(set().union(*(following[state] for state in levels[-1]))))
+            level = sorted(set().union(*(following[state] for state in levels[-1])))
+            if level == levels[-1]:
+                return levels + [level] * (self.most + 1 - len(levels))
+            levels.append(level)
         return levels
 
     def closing(self, read: int) -> tuple[int, ...]:
@@ -108,10 +113,20 @@ class CountedString:
 
     def block(self, count: int, state: int, *, most: int, onward: bool) -> tuple[Block, list[int]]:
         """The block from ``state`` after ``count`` characters, and its states in the order in which the block numbers them."""
-        rows, order, inner = local_rows(self.view.rows, state, most)
         last = most - 1 if onward else most
         edges = [edge for edge in self.thresholds if count + 1 < edge <= count + last]
-        segments = [(1, self._segment(count + 1)), *((edge - count, self._segment(edge)) for edge in edges)]
+        segments = ((1, self._segment(count + 1)), *((edge - count, self._segment(edge)) for edge in edges))
+        key = (state, most, onward, segments)
+        if key not in self._known:
+            self._known[key] = self._block(*key)
+        return self._known[key]
+
+    @cached_property
+    def _known(self) -> dict[tuple[int, int, bool, _Segments], tuple[Block, list[int]]]:
+        return {}
+
+    def _block(self, state: int, most: int, onward: bool, segments: _Segments) -> tuple[Block, list[int]]:
+        rows, order, inner = local_rows(self.view.rows, state, most)
         kinds = self.view.accept[order]
         closings: list[tuple[int, tuple[int, ...]]] = []
         for begin, segment in segments:
