@@ -134,7 +134,7 @@ def main() -> None:
     parser.add_argument("--offset", type=int, default=0)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--list", action="store_true", help="name every case that does not pass")
-    parser.add_argument("--property-order", default="declared")
+    parser.add_argument("--property-order", default="auto")
     arguments = parser.parse_args()
     remotes = json.loads(gzip.decompress(arguments.remotes.read_bytes())) if arguments.remotes else {}
     options = Options(whitespace="flexible", schemas=remotes, time_limit=TIME_LIMIT, property_order=arguments.property_order)

@@ -12,7 +12,7 @@ from stcc.compiler.errors import BudgetError, SourceError
 _CHOICES = {
     "whitespace": ("compact", "spaced", "flexible"),
     "additional_properties": ("schema", "closed"),
-    "property_order": ("declared", "any"),
+    "property_order": ("auto", "declared", "relaxed", "any"),
     "formats": ("enforce", "annotate"),
     "unenforced": ("error", "warn"),
     "dialect": ("", "python", "ecma", "outlines"),
@@ -26,7 +26,8 @@ class Options:
     Attributes:
         whitespace: ``compact`` (none), ``spaced`` (``", "`` and ``": "``) or ``flexible`` (any JSON whitespace).
         additional_properties: ``schema`` (left out means what the specification says) or ``closed`` (left out means false).
-        property_order: ``declared`` or ``any``.
+        property_order: ``declared``, ``any``, ``relaxed`` (every order that costs little), or ``auto``: relaxed where whitespace is
+            flexible, else declared.
         formats: ``enforce`` or ``annotate``.
         unenforced: ``error``, or ``warn`` to record keywords that are left unenforced in the artifact.
         dialect: empty for the kind's own; ``outlines`` takes outlines-core's regex for a schema; ``python``/``ecma`` for patterns.
@@ -38,7 +39,7 @@ class Options:
 
     whitespace: str = "compact"
     additional_properties: str = "schema"
-    property_order: str = "declared"
+    property_order: str = "auto"
     formats: str = "enforce"
     unenforced: str = "error"
     dialect: str = ""
@@ -57,9 +58,16 @@ class Options:
             if not getattr(self, name) > 0:
                 raise SourceError(f"option {name} must be positive", source="<options>")
 
+    @property
+    def order(self) -> str:
+        """``property_order`` with ``auto`` decided."""
+        if self.property_order != "auto":
+            return self.property_order
+        return "relaxed" if self.whitespace == "flexible" else "declared"
+
     def recorded(self) -> dict[str, Any]:
         """The options that shape the language, as plain data for the artifact's header (no limits, no documents)."""
-        return {name: getattr(self, name) for name in _CHOICES}
+        return {**{name: getattr(self, name) for name in _CHOICES}, "property_order": self.order}
 
 
 class Deadline:

@@ -26,6 +26,10 @@ NODES_PER_STATE = 10
 RuleKey = tuple[str, tuple[int, ...], tuple[str, ...]]
 
 
+class TooManyStatesError(Exception):
+    """A way to build a rule costs more than another one that will do; caught by ``Construction.attempt``."""
+
+
 class Construction:
     """One compile's rules. Container rules are built by the functions registered in ``builders`` (type -> builder)."""
 
@@ -56,6 +60,11 @@ class Construction:
         root.exit(end, 0)
         read_value(self, root, 0, (self.expander.sat(document.root),), lambda residual: end)
         self._rules[0] = root.build()
+        self.build_queue()
+        return Grammar(tuple(rule for rule in self._rules if rule is not None))
+
+    def build_queue(self) -> None:
+        """Build the rules asked for, and those that they ask for; an error that names no place gets the rule's."""
         while self._queue:
             number, key, name = self._queue.pop()
             try:
@@ -65,7 +74,6 @@ class Construction:
                     raise
                 raise type(error)(error.message, pointer=name, keyword=error.keyword, hint=error.hint) from None
             self.nodes += rule.nodes
-        return Grammar(tuple(rule for rule in self._rules if rule is not None))
 
     def count_state(self, builder: RuleBuilder) -> None:
         """Charge one structural state of the rule under construction to the budget. Raises BudgetError naming the rule that grew."""
@@ -103,6 +111,18 @@ class Construction:
             self._rules.append(None)
             self._queue.append((number, key, name))
         return number
+
+    def attempt(self, build: Callable[[], Rule]) -> Rule | None:
+        """``build()``; None, and every trace of it undone, if it raises ``TooManyStatesError``."""
+        rules, queued, states = len(self._rules), len(self._queue), self.states
+        try:
+            return build()
+        except TooManyStatesError:
+            for _, key, _ in self._queue[queued:]:
+                del self._numbers[key]
+            del self._rules[rules:], self._queue[queued:]
+            self.states = states
+            return None
 
     # ---- spelling
 

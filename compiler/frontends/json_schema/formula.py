@@ -35,6 +35,7 @@ class Formulas:
         self._negations: dict[int, int] = {FALSE: TRUE, TRUE: FALSE}
         self._atoms: dict[int, frozenset[int]] = {FALSE: frozenset(), TRUE: frozenset()}
         self._operators: dict[int, frozenset[int]] = {FALSE: frozenset(), TRUE: frozenset()}
+        self._signed: dict[int, tuple[frozenset[int], frozenset[int]]] = {}
 
     def _intern(self, kind: str, payload: object) -> int:
         key = (kind, payload)
@@ -141,6 +142,20 @@ class Formulas:
             kind, payload = self._nodes[formula]
             own = frozenset((formula,)) if kind == _ATOM else frozenset()
             known = self._atoms[formula] = own.union(*(self.atoms(part) for part in self._parts(kind, payload)))
+        return known
+
+    def signed(self, formula: int) -> tuple[frozenset[int], frozenset[int]]:
+        """The atoms that occur plain and those that occur negated in ``formula``; arguments of operators count as both."""
+        known = self._signed.get(formula)
+        if known is None:
+            kind, payload = self._nodes[formula]
+            none, all_ = frozenset[int](), self.atoms(formula)
+            if kind in (_ATOM, _NOT, _OPERATOR):
+                known = (none if kind == _NOT else all_, none if kind == _ATOM else all_)
+            else:
+                parts = [self.signed(part) for part in self._parts(kind, payload)]
+                known = none.union(*(plain for plain, _ in parts)), none.union(*(negated for _, negated in parts))
+            self._signed[formula] = known
         return known
 
     def substitute(
