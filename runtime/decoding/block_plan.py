@@ -14,7 +14,6 @@ Cost: the cuts (milliseconds) and one look-up a context token; made once a gramm
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stcc.runtime.decoding.cuts import Cuts, find_cuts
+from stcc.runtime.decoding.spelling import longest_tokens
 from stcc.runtime.errors import VocabularyRequired
 
 if TYPE_CHECKING:
@@ -149,20 +149,3 @@ def open_path(text: bytes) -> bytes | None:
     parts = [text[opening:opening + 1] + text[member:end] for opening, member, end in
              zip(openings, members, [*openings[1:], len(text)], strict=True)]
     return b"".join(parts)
-
-
-def longest_tokens(vocabulary: Vocabulary, text: bytes) -> list[int]:
-    """``text`` as tokens, each the longest that fits; a byte that no token begins with ends the list."""
-    order = vocabulary.byte_order
-    tokens: list[int] = []
-    while text:
-        for length in range(len(text), 0, -1):
-            piece = text[:length]
-            rank = bisect_left(range(len(order)), piece, key=lambda place: vocabulary.token(int(order[place])))
-            if rank < len(order) and vocabulary.token(int(order[rank])) == piece:
-                tokens.append(int(order[rank]))
-                text = text[length:]
-                break
-        else:
-            break
-    return tokens

@@ -29,12 +29,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from stcc.runtime.decoding.block_plan import BlockPlan, plan_blocks
-from stcc.runtime.decoding.errors import ContextExceeded, DecodeError, EmptyPromptError
+from stcc.runtime.decoding.errors import DecodeError
 from stcc.runtime.decoding.model import DecodingModel
+from stcc.runtime.decoding.opening import begin
 from stcc.runtime.decoding.results import StopReason
-from stcc.runtime.decoding.rows import Rows, copy_cache, require_batches
+from stcc.runtime.decoding.rows import Anchor, Rows, copy_cache, require_batches
 from stcc.runtime.decoding.trail import Trail
-from stcc.runtime.decoding.wave import Anchor, DraftRow, WaveCounts, choose_tokens, run_wave
+from stcc.runtime.decoding.wave import DraftRow, WaveCounts, choose_tokens, run_wave
 from stcc.runtime.errors import VocabularyRequired
 
 if TYPE_CHECKING:
@@ -201,7 +202,9 @@ class BlockDecoder:
             NarrowHeadError: the model scores fewer tokens than the vocabulary has.
         """
         started = time.perf_counter()
-        session = self._begin(list(prompt_tokens), max_tokens)
+        opening = begin(self._model, self._grammar, prompt_tokens, max_tokens, self.plan, self._prompt_cache)
+        statistics = BlockStatistics(len(opening.prompt), opening.cached_tokens, opening.prefill_passes)
+        session = _Session(opening.prompt, opening.certain, opening.anchor, statistics)
         while session.certain.stop_reason is None:
             within = session.statistics.certificates < self._rounds
             rows = self._draft_rows(session) if within else []
@@ -212,39 +215,6 @@ class BlockDecoder:
             if session.next_choice(session.certain) is not None:
                 self._certify(session)
         return self._finish(session, started)
-
-    def _begin(self, prompt: list[int], max_tokens: int | None) -> _Session:
-        if not prompt:
-            raise EmptyPromptError
-        limit = self._limit(len(prompt), max_tokens)
-        matcher = self._grammar.matcher(limit, canonical=True)
-        unlimited = None if limit is None else self._grammar.matcher(canonical=True)
-        certain = Trail(matcher, unlimited, self.plan, self._vocabulary, [])
-        statistics = BlockStatistics(prompt_tokens=len(prompt))
-        anchor = Anchor([], 0)
-        if certain.stop_reason is None:
-            anchor = self._read_prompt(prompt[:-1], statistics)
-        return _Session(prompt, certain, anchor, statistics)
-
-    def _limit(self, prompt: int, max_tokens: int | None) -> int | None:
-        """The token limit, that of the model's context included."""
-        context = self._model.context_length
-        if context is None:
-            return max_tokens
-        need = self._grammar.need()
-        if prompt + need > context:
-            raise ContextExceeded(prompt, context, need)
-        return context - prompt if max_tokens is None else min(max_tokens, context - prompt)
-
-    def _read_prompt(self, tokens: list[int], statistics: BlockStatistics) -> Anchor:
-        cache, length = (None, 0) if self._prompt_cache is None else self._prompt_cache.fetch(tokens)
-        if cache is None:
-            cache = self._model.make_cache()
-        statistics.cached_tokens = length
-        statistics.prefill_passes = self._model.prefill(tokens[length:], cache)
-        if self._prompt_cache is not None and length < len(tokens):
-            self._prompt_cache.insert(tokens, cache)
-        return Anchor(cache, len(tokens))
 
     def _draft_rows(self, session: _Session) -> list[DraftRow]:
         """Rows for the blocks behind the certain one that were found wrong or not drafted yet, the nearest ones."""
@@ -304,7 +274,7 @@ class BlockDecoder:
         accepted = self._accept(session, drafted, tokens, sound)
         self._count(session.statistics, len(drafted), accepted)
         read = Anchor(batch.extract(0), session.anchor.length + len(piece))
-        self._move_anchor(session, read, len(session.prompt) + len(places[min(accepted, len(places) - 1)].tokens))
+        session.anchor = session.anchor.moved(read, len(session.prompt) + len(places[min(accepted, len(places) - 1)].tokens))
         self._repair(session, places, drafted, tokens, sound, accepted)
 
     def _accept(self, session: _Session, drafted: list[int], tokens: list[int], sound: list[bool]) -> int:
@@ -339,18 +309,6 @@ class BlockDecoder:
         statistics.certificates += 1
         statistics.places += places
         statistics.accepted += accepted
-
-    @staticmethod
-    def _move_anchor(session: _Session, read: Anchor, certain: int) -> None:
-        """Keep the cache of the pass if what it read is certain, or can be cut to what is."""
-        from mlx_lm.models.cache import can_trim_prompt_cache, trim_prompt_cache
-
-        surplus = read.length - certain
-        if surplus and can_trim_prompt_cache(read.cache):
-            trim_prompt_cache(read.cache, surplus)
-            session.anchor = Anchor(read.cache, certain)
-        elif not surplus:
-            session.anchor = read
 
     def _finish(self, session: _Session, started: float) -> BlockOutput:
         certain, statistics = session.certain, session.statistics

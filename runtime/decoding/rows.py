@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from stcc.runtime.decoding.model import Cache, DecodingModel
@@ -43,6 +44,36 @@ def require_batches(model: DecodingModel) -> None:
     for layer in model.make_cache():
         if not all(hasattr(layer, name) for name in ("merge", "is_trimmable")):
             raise CacheKindError(type(layer).__name__, "merged into a batch")
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """A cache and how many tokens of prompt and output it has read.
+
+    Attributes:
+        cache: one stream's; copied before it is read on.
+        length: tokens read.
+    """
+
+    cache: Cache
+    length: int
+
+    def moved(self, read: Anchor, certain: int) -> Anchor:
+        """An anchor that holds as much as can be had of the first ``certain`` tokens.
+
+        Args:
+            read: what a pass from this anchor has read; its cache is taken over.
+            certain: of the tokens read, those that stay, not fewer than this anchor holds.
+        """
+        from mlx_lm.models.cache import can_trim_prompt_cache, trim_prompt_cache
+
+        surplus = read.length - certain
+        if not surplus:
+            return read
+        if not can_trim_prompt_cache(read.cache):
+            return self
+        trim_prompt_cache(read.cache, surplus)
+        return Anchor(read.cache, certain)
 
 
 class Rows:

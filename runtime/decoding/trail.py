@@ -36,13 +36,14 @@ class Trail:
         stop_reason: why it ended; None at a choice.
     """
 
-    def __init__(self, matcher: Matcher, unlimited: Matcher | None, plan: BlockPlan, vocabulary: Vocabulary, tokens: list[int]) -> None:
+    def __init__(self, matcher: Matcher, unlimited: Matcher | None, plan: BlockPlan | None, vocabulary: Vocabulary,
+                 tokens: list[int]) -> None:
         """Begin at ``matcher``, which the trail takes over.
 
         Args:
             matcher: canonical; with a budget or without.
             unlimited: its twin without a budget, if it has one.
-            plan: the blocks of its grammar.
+            plan: the blocks of its grammar; None for one block.
             vocabulary: its vocabulary.
             tokens: what was read before.
         """
@@ -104,7 +105,8 @@ class Trail:
                 self._unlimited.accept_token(token)
             self.tokens.append(token)
             self.forced += 1
-        self.block = max(self.block, self._plan.block_at(self.matcher.configuration()))
+        if self._plan is not None:
+            self.block = max(self.block, self._plan.block_at(self.matcher.configuration()))
         if self.block not in self.entries:
             self.entries[self.block] = self.matcher.configuration()
             self.choices[self.block] = []

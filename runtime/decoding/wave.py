@@ -18,22 +18,9 @@ import numpy as np
 
 from stcc.runtime.bitmask import apply_token_bitmask
 from stcc.runtime.decoding.errors import NarrowHeadError
-from stcc.runtime.decoding.model import Cache, DecodingModel
-from stcc.runtime.decoding.rows import Rows, copy_cache
+from stcc.runtime.decoding.model import DecodingModel
+from stcc.runtime.decoding.rows import Anchor, Rows, copy_cache
 from stcc.runtime.decoding.trail import Trail
-
-
-@dataclass
-class Anchor:
-    """A cache and how many tokens of prompt and output it has read.
-
-    Attributes:
-        cache: one stream's; copied before it is read on.
-        length: tokens read.
-    """
-
-    cache: Cache
-    length: int
 
 
 @dataclass
