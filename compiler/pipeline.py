@@ -21,13 +21,14 @@ from stcc.compiler.frontends.json_schema import Notes, schema_grammar
 from stcc.compiler.frontends.json_schema.document import parse_schema
 from stcc.compiler.frontends.outlines import outlines_pattern
 from stcc.compiler.frontends.regex.language import compile_pattern
+from stcc.compiler.frontends.tools import ToolSet, read_request, reply_of
 from stcc.compiler.inline import inline
 from stcc.compiler.ir import Grammar, RuleBuilder
 from stcc.compiler.machine import link
 from stcc.compiler.options import Deadline, Options
 from stcc.compiler.trim import trim
 from stcc.formats import Artifact, Vocabulary
-from stcc.formats.artifact import Metadata
+from stcc.formats.artifact import TAGS, Metadata
 from stcc.formats.fingerprint import source_digest
 
 Value = TypeVar("Value")
@@ -95,6 +96,53 @@ def compile_regex(
     return run.artifact(lambda: _pattern_grammar(pattern, options, run.deadline), pattern.encode("utf-8", "surrogatepass"), vocabularies)
 
 
+def compile_tools(
+    tools: Any,
+    *,
+    format: str | None = None,
+    tool_choice: Any = None,
+    parallel_tool_calls: bool | None = None,
+    strict: bool | None = None,
+    reasoning: bool | str | None = None,
+    text: bool | None = None,
+    options: Options | None = None,
+    vocabularies: Iterable[Vocabulary] = (),
+    source: str = "<tools>",
+    trace: Trace | None = None,
+) -> Artifact:
+    """Compile the replies of a model that is given tools: text, or calls whose arguments satisfy their schemas.
+
+    Args:
+        tools: OpenAI's ``tools`` list, or the document of a ``.tools.json`` file (a dict or JSON text) with ``tools`` and any of the
+            arguments below; an argument that is given here wins.
+        format: a name in ``stcc.compiler.frontends.tools.FORMATS``; default ``hermes``, with a warning.
+        tool_choice: ``"auto"`` (default), ``"none"``, ``"required"``, a named function, or ``allowed_tools``.
+        parallel_tool_calls: whether a reply may hold several calls (default True, where the format can).
+        strict: close objects at every depth; default: as each tool's own ``strict`` says. Arguments themselves are always closed unless
+            their schema says what other names there may be.
+        reasoning: a section before all else: False (default), True (may be there), ``"required"``, ``"open"`` (the prompt has opened it).
+        text: whether free text may stand before calls; default: unless a call is required.
+        options: ``whitespace`` holds of the JSON around arguments too; default here ``spaced``, as chat templates write it.
+        vocabularies: to bind to; special tokens of the format (``<|channel|>``) are spelled there.
+        source: for messages.
+        trace: keeps stages.
+
+    Raises CompileError, with a pointer into the tools document.
+    """
+    options = options or Options(whitespace="spaced")
+    run = _Run("tools", source, options, trace)
+
+    def build() -> Grammar:
+        request = read_request(tools, format=format, tool_choice=tool_choice, parallel_tool_calls=parallel_tool_calls, strict=strict,
+                               reasoning=reasoning, text=text, max_depth=options.max_depth)
+        tool_set = ToolSet(request.tools, request.format, options, run.deadline, request.strict)
+        run.notes = Notes([*request.notes, *tool_set.notes.warnings], tool_set.notes.unenforced)
+        run.recorded = {"format": request.format.name, **({TAGS: "\n".join(request.format.special)} if request.format.special else {})}
+        return tool_set.grammar(reply_of(request.choice, request.text, request.reasoning), request.choice.names)
+
+    return run.artifact(build, _schema_text(tools), vocabularies)
+
+
 def _from_outlines(schema: Any, options: Options, vocabularies: Iterable[Vocabulary], source: str, trace: Trace | None) -> Artifact:
     run = _Run("json_schema", source, options, trace)
 
@@ -140,6 +188,7 @@ class _Run:
         self.trace = trace or Trace()
         self.deadline = Deadline(options.time_limit)
         self.notes = _NO_NOTES
+        self.recorded: dict[str, str] = {}
 
     def artifact(self, build: Callable[[], Grammar], digest_of: bytes, vocabularies: Iterable[Vocabulary]) -> Artifact:
         """The passes after the front end."""
@@ -159,7 +208,7 @@ class _Run:
         metadata = Metadata(
             name=self.source if self.source.startswith("<") else self.source.replace("\\", "/").rsplit("/", 1)[-1],
             source_sha256=source_digest(digest_of),
-            options=options.recorded(),
+            options={**options.recorded(), **self.recorded},
             compiler=VERSION,
             warnings=tuple(self.notes.warnings),
             unenforced=tuple(self.notes.unenforced),

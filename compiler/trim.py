@@ -232,3 +232,8 @@ def _innermost_empty(grammar: Grammar, exits: list[set[int]]) -> int:
             return rule
         rule = deeper[0]
         passed.add(rule)
+
+
+def productive_exits(grammar: Grammar) -> list[set[int]]:
+    """For each rule the exits that some text takes; those of a rule that the root does not reach are not looked for."""
+    return _Productive(grammar).exits

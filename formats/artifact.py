@@ -38,6 +38,8 @@ from stcc.formats.vocabulary import Vocabulary
 CONTENT = "stc"
 NOTES = "notes"
 MAX_NOTES = 1 << 20
+TAGS = "tags"
+"""The option that lists, one a line, special tokens that the machine reads as text; see ``Artifact.spelled``."""
 _BOUND_KEYS = {"actions", "fingerprint", "name", "size"}
 _META_KEYS = {"bindings", "compiler", "kind", "name", "options", "source_sha256", "start"}
 Note = Mapping[str, str]
@@ -174,6 +176,14 @@ class Artifact:
         if binding.vocabulary_size != vocabulary.size or (runs > 0) != (spelled > 0) or (runs and int(binding.run_starts[-1]) >= spelled):
             raise ContentError(self.file, "binding", "its runs do not cover the vocabulary's byte order")
         return binding
+
+    def spelled(self, vocabulary: Vocabulary) -> Vocabulary:
+        """``vocabulary`` as this artifact reads it: with the special tokens that are its tags spelled by their text.
+
+        Usually the same object. Bindings are made for, and named by the fingerprint of, what this returns.
+        """
+        tags = self.metadata.options.get(TAGS)
+        return vocabulary.spelling(tags.split("\n")) if isinstance(tags, str) and tags else vocabulary
 
     def with_binding(self, binding: Binding, vocabulary_name: str = "") -> Artifact:
         """The same artifact, also bound by ``binding``; one for the same vocabulary is replaced.

@@ -43,6 +43,7 @@ def load(source: Source, vocabulary: Vocabulary | None = None, *, warm: bool | N
     artifact = open_artifact(source)
     if vocabulary is None:
         return Grammar(artifact.machine, name=artifact.metadata.name or artifact.file, artifact=artifact)
+    vocabulary = artifact.spelled(vocabulary)
     if artifact.portable:
         from stcc.runtime.seam import bind_artifact
 

@@ -474,9 +474,9 @@ def test_sources_at_fault(tmp_path: Path) -> None:
             assert report["hint"] not in shown.stderr.split("\nhint: ")[0], "a hint is said once"
 
 
-def test_a_set_of_tools_is_refused_with_what_is_compiled(tmp_path: Path) -> None:
-    (tmp_path / "a.tools.json").write_text("[]")
-    refused = run("compile", tmp_path / "a.tools.json")
+def test_a_policy_is_refused_with_what_is_compiled(tmp_path: Path) -> None:
+    (tmp_path / "a.policy.yaml").write_text("[]")
+    refused = run("compile", tmp_path / "a.policy.yaml")
     assert refused.exit_code == 1 and ".schema.json" in refused.stderr and ".regex" in refused.stderr
 
 
@@ -599,7 +599,7 @@ def test_the_documented_examples_say_what_is_documented(tmp_path: Path, monkeypa
     """But for the numbers, which change with the compiler."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "samples").symlink_to(SAMPLES)
-    (tmp_path / "app.tools.json").write_text("[]")
+    (tmp_path / "app.policy.yaml").write_text("[]")
     assert len(examples()) >= 6
     for command, shown in examples():
         result = run(*shlex.split(command)[1:])

@@ -22,8 +22,12 @@ if TYPE_CHECKING:
 
 
 def bind(artifact: Artifact, vocabulary: Vocabulary) -> Artifact:
-    """The artifact with a binding to ``vocabulary``, in place of one with the same fingerprint. Raises BudgetError as ``bind_machine``."""
-    return artifact.with_binding(bind_machine(artifact.machine, vocabulary), vocabulary.name)
+    """The artifact with a binding to ``vocabulary`` as it reads it, in place of one with the same fingerprint.
+
+    Raises BudgetError as ``bind_machine``.
+    """
+    spelled = artifact.spelled(vocabulary)
+    return artifact.with_binding(bind_machine(artifact.machine, spelled), spelled.name)
 
 
 def bind_machine(machine: Machine, vocabulary: Vocabulary, *, time_limit: float = Options.time_limit) -> Binding:

@@ -21,15 +21,15 @@ from stcc.formats.container import write_atomic
 from stcc.formats.summary import printable, summarize
 
 _SCHEMA_FLAGS = ("whitespace", "closed", "property_order", "formats", "unenforced", "documents")
-_DIALECTS = {"json_schema": ("outlines",), "regex": ("python", "ecma")}
+_DIALECTS = {"json_schema": ("outlines",), "regex": ("python", "ecma"), "tools": ()}
 
 
 def _option_flags(command: Any) -> Any:
     for flag in reversed((
-        click.option("--whitespace", type=click.Choice(["compact", "spaced", "flexible"]), default="compact", show_default=True,
-                     help='Between the parts of the JSON text: none, ", " and ": ", or any.'),
+        click.option("--whitespace", type=click.Choice(["compact", "spaced", "flexible"]), default=None,
+                     help='Between the parts of the JSON text: none (the default), ", " and ": " (the default for tools), or any.'),
         click.option("--closed", is_flag=True, help="additionalProperties left out means false."),
-        click.option("--property-order", type=click.Choice(["declared", "any"]), default="declared", show_default=True),
+        click.option("--property-order", type=click.Choice(["auto", "declared", "relaxed", "any"]), default="auto", show_default=True),
         click.option("--formats", type=click.Choice(["enforce", "annotate"]), default="enforce", show_default=True),
         click.option("--unenforced", type=click.Choice(["error", "warn"]), default="error", show_default=True,
                      help="warn: leave unsupported keywords unenforced, and record them in the artifact."),
@@ -62,9 +62,10 @@ def _option_flags(command: Any) -> Any:
 @click.pass_context
 def compile_command(
     ctx: click.Context, /, source: Path, output: Path | None, kind: str | None, packs: tuple[Path, ...], tokenizers: tuple[str, ...],
-    closed: bool, documents: tuple[str, ...], dialect: str | None, emit: str | None, time_passes: bool, as_json: bool, **flags: Any,
+    whitespace: str | None, closed: bool, documents: tuple[str, ...], dialect: str | None, emit: str | None, time_passes: bool,
+    as_json: bool, **flags: Any,
 ) -> None:
-    """Compile SOURCE (.schema.json, .json or .regex) to a .stc file."""
+    """Compile SOURCE (.schema.json, .json, .regex or .tools.json) to a .stc file."""
     console: Console = ctx.obj
     kind = kind or source_kind(source)
     _refuse_idle_flags(ctx, kind, dialect)
@@ -75,7 +76,8 @@ def compile_command(
         raise click.UsageError("--emit prints to standard output and writes no file: leave -o out")
     elif emit == "actions" and not packs and not tokenizers:
         raise click.UsageError("--emit actions shows what a vocabulary's tokens do: give --vocab or --tokenizer")
-    options = Options(additional_properties="closed" if closed else "schema", dialect=dialect or "", schemas=_documents(documents), **flags)
+    options = Options(whitespace=whitespace or ("spaced" if kind == "tools" else "compact"), dialect=dialect or "",
+                      additional_properties="closed" if closed else "schema", schemas=_documents(documents), **flags)
     trace = StageTrace(emit) if emit else Trace()
     with console.status(f"compiling {printable(source.name)}"):
         artifact = _compile(source, kind, options, trace, packs, tokenizers)
@@ -114,7 +116,8 @@ def _compile(
 def _refuse_idle_flags(ctx: click.Context, kind: str, dialect: str | None) -> None:
     """A flag that would change nothing is wrong usage: it is not ignored."""
     if dialect is not None and dialect not in _DIALECTS[kind]:
-        raise click.BadParameter(f"{dialect} is not a dialect of {kind}, which has {' and '.join(_DIALECTS[kind])}", param_hint="--dialect")
+        known = " and ".join(_DIALECTS[kind]) or "none"
+        raise click.BadParameter(f"{dialect} is not a dialect of {kind}, which has {known}", param_hint="--dialect")
     idle = _SCHEMA_FLAGS if kind == "regex" else ()
     for parameter in ctx.command.params:
         if parameter.name in idle and ctx.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE:
@@ -134,7 +137,7 @@ def _documents(pairs: tuple[str, ...]) -> dict[str, Any]:
 def default_output(source: Path) -> Path:
     """``person.schema.json`` -> ``person.stc``, beside it."""
     name = source.name
-    for ending in (".schema.json", ".json", ".regex", source.suffix):
+    for ending in (".schema.json", ".tools.json", ".json", ".regex", source.suffix):
         if ending and name.lower().endswith(ending.lower()) and len(name) > len(ending):
             name = name[:-len(ending)]
             break

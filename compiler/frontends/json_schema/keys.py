@@ -12,7 +12,7 @@ All texts start after the opening quote and include the closing one.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -31,15 +31,17 @@ _DIGEST = 16
 class KeyAutomaton:
     """Built place by place (``place``), then once (``build``)."""
 
-    def __init__(self, names: Sequence[str], classes: Dfa | None, max_states: int) -> None:
-        """``names``: declared names; ``classes``: raw DFA that labels every admissible undeclared name with its class, None for none.
+    def __init__(self, names: Sequence[str], classes: Dfa | None, max_states: int, spell: Callable[[Dfa], Dfa] | None = None) -> None:
+        """``names``: declared names; ``classes``: raw DFA that labels every admissible undeclared name with its class, None for none;
+        ``spell``: from names to how they are spelled, up to and including what ends one; default: JSON, from after the opening quote.
 
         Raises BudgetError past ``max_states`` states, here and in ``place``.
         """
+        spell = spell or _quoted
         self._max_states = max_states
         spelled = {utf8(name, "properties"): index for index, name in enumerate(names)}
-        self._trie = json_escape(algebra.literals(spelled, max_states), closing_quote=True) if names else _EMPTY
-        self._free = json_escape(classes, closing_quote=True) if classes is not None else _EMPTY
+        self._trie = spell(algebra.literals(spelled, max_states)) if names else _EMPTY
+        self._free = spell(classes) if classes is not None else _EMPTY
         stacked = np.stack([self._trie.byte_class, self._free.byte_class])
         pairs, inverse = np.unique(stacked, axis=1, return_inverse=True)
         self._byte_class = inverse.reshape(-1).astype(np.uint8)
@@ -114,6 +116,10 @@ class KeyAutomaton:
 
 _NO_ROW = np.zeros(0, np.int32)
 _EMPTY = Dfa(np.zeros(256, np.uint8), np.full((1, 1), -1, np.int32), np.full(1, -1, np.int32))
+
+
+def _quoted(names: Dfa) -> Dfa:
+    return json_escape(names, closing_quote=True)
 
 
 def _digest(part: npt.NDArray[np.int32]) -> bytes:
