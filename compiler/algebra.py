@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -291,10 +292,26 @@ def length_between(low: int, high: int | None, max_states: int = MAX_STATES) -> 
     if high is not None and high < max(low, 0):
         return literals({})
     last = low if high is None else high
+    counts = np.arange(last + 1 if last <= max_states else 0, dtype=np.int32)
+    return _counter(last, np.where(counts >= low, 0, -1), high is None, max_states)
+
+
+@lru_cache(maxsize=256)
+def length_classes(thresholds: tuple[int, ...], max_states: int = MAX_STATES) -> Dfa:
+    """Every UTF-8 string, labelled by how many of the rising ``thresholds`` its length in code points reaches.
+
+    >>> [length_classes((1, 3)).match(text) for text in (b"", b"a", b"aa", b"aaa")]
+    [0, 1, 1, 2]
+    """
+    last = thresholds[-1]
+    counts = np.arange(last + 1 if last <= max_states else 0)
+    return _counter(last, np.searchsorted(thresholds, counts, side="right"), True, max_states)
+
+
+def _counter(last: int, accept: npt.NDArray[np.integer[Any]], endless: bool, max_states: int) -> Dfa:
+    """Counts code points to ``last``, and stays there if ``endless``; ``accept`` labels each count."""
     if last > max_states:
         raise BudgetError(f"counting to {last} characters needs more than {max_states} states",
                           hint="raise max_states (--max-states), or lower the bound")
-    counts = np.arange(last + 1, dtype=np.int32)
-    following = np.append(counts[1:], last if high is None else -1).astype(np.int32)
-    accept = np.where(counts >= low, 0, -1).astype(np.int32)
-    return encode_utf8(following.reshape(-1, 1), accept, 0, Partition((0,), (0,)), max_states=max_states)
+    following = np.append(np.arange(1, last + 1), last if endless else -1).astype(np.int32)
+    return encode_utf8(following.reshape(-1, 1), accept.astype(np.int32), 0, Partition((0,), (0,)), max_states=max_states)

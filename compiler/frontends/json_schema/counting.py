@@ -18,6 +18,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from stcc.compiler.dfa import Dfa
 from stcc.compiler.utf8 import CharacterView, Partition
 
 Int32 = npt.NDArray[np.int32]
@@ -37,6 +38,15 @@ _SMALLEST = 4
 def block_size(count: int) -> int:
     """Characters a block, for counting to ``count``: near the square root, from few sizes so that blocks are shared."""
     return next((size for limit, size in _SIZES if count <= limit), _LARGEST)
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """A string language taken apart: ``kinds`` labels what is not length, ``thresholds`` and ``meaning`` as in ``CountedString``."""
+
+    kinds: Dfa
+    thresholds: tuple[int, ...]
+    meaning: Int32
 
 
 @dataclass(frozen=True)
@@ -140,7 +150,7 @@ class CountedString:
 def local_rows(table: Int32, start: int, most: int) -> tuple[Int32, list[int], Bool]:
     """The states within ``most`` characters of ``start``, numbered breadth first.
 
-    Returns their rows in that numbering, int32 ``[n, classes]``; their own numbers; and which of them are reached before the last character.
+    Returns their rows in that numbering, int32 ``[n, classes]``; their own numbers; which of them are reached before the last character.
     """
     numbers = {start: 0}
     order, fringe, inside = [start], [start], 0

@@ -15,11 +15,13 @@ import numpy as np
 
 from stcc.compiler import algebra
 from stcc.compiler.dfa import Dfa
-from stcc.compiler.errors import CompileError
+from stcc.compiler.errors import BudgetError, CompileError
 from stcc.compiler.escape import json_escape
 from stcc.compiler.frontends.json_schema import atoms
-from stcc.compiler.frontends.json_schema.counting import Block, CountedString, plan
+from stcc.compiler.frontends.json_schema.counting import Block, CountedString, Measured, plan
 from stcc.compiler.frontends.json_schema.document import utf8
+from stcc.compiler.frontends.json_schema.finite_numbers import finite_values, joined
+from stcc.compiler.frontends.json_schema.folding import Folding
 from stcc.compiler.frontends.json_schema.formula import FALSE, TRUE, Formulas
 from stcc.compiler.frontends.regex.language import compile_pattern
 from stcc.compiler.options import Deadline, Options
@@ -28,6 +30,8 @@ from stcc.compiler.utf8 import character_view
 
 _ESCAPES = 5
 """States that spelling escapes adds to a character, at least."""
+AT_ONCE = 10_000
+"""Products of more than two atoms that need more tuples than this are folded part by part instead (``folding.py``)."""
 
 
 class ScalarLanguages:
@@ -40,6 +44,7 @@ class ScalarLanguages:
         self._numbers: dict[tuple[int, ...], Dfa] = {}
         self._patterns: dict[str, Dfa] = {}
         self._atoms: dict[tuple[int, bool], Dfa] = {}
+        self._lengths: dict[tuple[int, ...], Measured | None] = {}
         self._counted: dict[tuple[int, ...], CountedString | None] = {}
         self._blocks: list[tuple[Block, int]] = []
         self._block_numbers: dict[tuple[Block, int], int] = {}
@@ -74,17 +79,28 @@ class ScalarLanguages:
         return number
 
     def _plan(self, conditions: tuple[int, ...]) -> CountedString | None:
+        language = self._measured(conditions)
+        view = character_view(language.kinds) if language is not None else None
+        if language is None or view is None:
+            return None
+        weight = -(-(language.kinds.states + _ESCAPES) // len(view.rows))
+        return plan(view, language.thresholds, language.meaning, len(conditions), weight)
+
+    def _measured(self, conditions: tuple[int, ...]) -> Measured | None:
+        """What ``conditions`` ask for apart from length, and what that means at each length; None where they ask for no length."""
+        if conditions not in self._lengths:
+            self._lengths[conditions] = self._taken_apart(conditions)
+        return self._lengths[conditions]
+
+    def _taken_apart(self, conditions: tuple[int, ...]) -> Measured | None:
         formulas = self._formulas
         used = sorted(set().union(*(formulas.atoms(condition) for condition in conditions)))
         lengths = {atom: payload for atom in used if isinstance(payload := formulas.payload(atom), atoms.StringLength)}
-        edges = {edge for length in lengths.values() for edge in (length.low, (length.high or 0) + 1 if length.high is not None else 0)}
+        edges = {length.low for length in lengths.values()} | {length.high + 1 for length in lengths.values() if length.high is not None}
         thresholds = tuple(sorted(edges - {0}))
         if not thresholds:
             return None
-        segments = [
-            {atom: TRUE if length.low <= least and (length.high is None or least <= length.high) else FALSE for atom, length in lengths.items()}
-            for least in (0, *thresholds)
-        ]
+        segments = [{atom: TRUE if _admits(length, least) else FALSE for atom, length in lengths.items()} for least in (0, *thresholds)]
         others = [atom for atom in used if atom not in lengths]
         kinds: dict[tuple[int, ...], int] = {}
 
@@ -93,20 +109,42 @@ class ScalarLanguages:
             meaning = tuple(self._first(conditions, {**truths, **segment}) for segment in segments)
             return -1 if max(meaning) < 0 else kinds.setdefault(meaning, len(kinds))
 
-        dfa = self._filtered(others, kind, conditions)
-        view = character_view(dfa)
-        if view is None or not kinds:
-            return None
-        meaning = np.array(list(kinds), np.int32).T
-        weight = -(-(dfa.states + _ESCAPES) // len(view.rows))
-        return plan(view, thresholds, meaning, len(conditions), weight)
+        def at_once(most: int) -> Dfa:
+            kinds.clear()
+            return self._filtered(others, kind, conditions, most=most)
+
+        def folded() -> Dfa:
+            parts = formulas.conjuncts(conditions[0])
+            asked = [part for part in parts if formulas.atoms(part) <= lengths.keys()]
+            rest = [part for part in parts if part not in asked]
+            if len(conditions) > 1 or any(formulas.atoms(part) & lengths.keys() for part in rest):
+                return at_once(self._options.max_states)
+            kinds.clear()
+            kinds[tuple(self._first((formulas.conjunction(asked),), segment) for segment in segments)] = 0
+            return self._folding(algebra.utf8_strings()).dfa(formulas.conjunction(rest))
+
+        dfa = self._at_once_or(folded, others, at_once)
+        return Measured(dfa, thresholds, np.array(list(kinds), np.int32).reshape(-1, len(segments)).T)
 
     def raw(self, conditions: tuple[int, ...]) -> Dfa:
         """Raw UTF-8 content of strings; label j where condition j holds."""
         known = self._raw.get(conditions)
         if known is None:
-            known = self._raw[conditions] = self._product(conditions, algebra.utf8_strings())
+            language = self._measured(conditions)
+            known = self._raw[conditions] = (
+                self._product(conditions, algebra.utf8_strings()) if language is None else self._counted_in_line(language)
+            )
         return known
+
+    def _counted_in_line(self, language: Measured) -> Dfa:
+        meaning = language.meaning
+        return algebra.product(
+            [language.kinds, algebra.length_classes(language.thresholds)],
+            lambda labels: int(meaning[labels[1], labels[0]]) if labels[0] >= 0 else -1,
+            required=(0, 1),
+            max_states=self._options.max_states,
+            deadline=self._deadline,
+        )
 
     def numbers(self, conditions: tuple[int, ...]) -> Dfa:
         """JSON numbers; label j where condition j holds.
@@ -118,8 +156,27 @@ class ScalarLanguages:
             payloads = [self._formulas.payload(atom) for condition in conditions for atom in self._formulas.atoms(condition)]
             exponents = all(_looks_at_sign(payload) for payload in payloads)
             universe = numbers.all_numbers() if exponents else numbers.plain_numbers()
-            known = self._numbers[conditions] = self._product(conditions, universe, exponents)
+            several = sum(isinstance(payload, atoms.NumberMultiple) for payload in payloads) > 1
+            known = self._listed(conditions) if several else None
+            if known is None:
+                joint = tuple(joined(self._formulas, condition) for condition in conditions) if several else conditions
+                known = self._product(joint, universe, exponents)
+            self._numbers[conditions] = known
         return known
+
+    def _listed(self, conditions: tuple[int, ...]) -> Dfa | None:
+        """The numbers of ``conditions`` that are few, labelled as by ``numbers``; None if they are not."""
+        values = [finite_values(self._formulas, condition) for condition in conditions]
+        parts = [numbers.one_of(listed, max_states=self._options.max_states) for listed in values if listed is not None]
+        return self._labelled(parts) if len(parts) == len(conditions) else None
+
+    def _labelled(self, dfas: list[Dfa]) -> Dfa:
+        """The words of any of ``dfas``, which have none in common, labelled by which."""
+
+        def first(found: tuple[int, ...]) -> int:
+            return next((j for j, label in enumerate(found) if label >= 0), -1)
+
+        return dfas[0] if len(dfas) == 1 else algebra.product(dfas, first, max_states=self._options.max_states, deadline=self._deadline)
 
     def classified(self, type_: str, subjects: tuple[int, ...], label: Callable[[tuple[int, ...]], int]) -> Dfa:
         """A string's (as ``strings``) or a number's DFA; ``label`` is given the truth (TRUE or FALSE) of each of ``subjects``."""
@@ -172,7 +229,31 @@ class ScalarLanguages:
         def label(vector: tuple[int, ...]) -> int:
             return self._first(conditions, {atom: (TRUE if found >= 0 else FALSE) for atom, found in zip(used, vector, strict=True)})
 
-        return self._filtered(used, label, conditions, universe, exponents)
+        def folded() -> Dfa:
+            folding = self._folding(universe, exponents)
+            return self._labelled([folding.dfa(condition) for condition in conditions])
+
+        return self._at_once_or(folded, used, lambda most: self._filtered(used, label, conditions, universe, exponents, most))
+
+    def _at_once_or(self, folded: Callable[[], Dfa], used: list[int], at_once: Callable[[int], Dfa]) -> Dfa:
+        """The product of all atoms ``used`` where its tuples are few, or ``folded``."""
+        most = self._options.max_states
+        if len(used) <= 2 or most <= AT_ONCE:
+            return at_once(most)
+        try:
+            return at_once(AT_ONCE)
+        except BudgetError:
+            self._deadline.check()
+            return folded()
+
+    def _folding(self, universe: Dfa, exponents: bool = False) -> Folding:
+        return Folding(
+            self._formulas,
+            lambda atom: self._atom(atom, exponents),
+            universe,
+            max_states=self._options.max_states,
+            deadline=self._deadline,
+        )
 
     def _first(self, conditions: tuple[int, ...], truths: dict[int, int]) -> int:
         """The condition that holds where the atoms have these truths; -1 if none does."""
@@ -187,6 +268,7 @@ class ScalarLanguages:
         conditions: tuple[int, ...],
         universe: Dfa | None = None,
         exponents: bool = False,
+        most: int | None = None,
     ) -> Dfa:
         """The words of ``universe`` (by default all strings), labelled by which of the atoms ``used`` accept them.
 
@@ -201,7 +283,7 @@ class ScalarLanguages:
             label,
             universe=universe,
             required=[index for index, atom in enumerate(used) if atom in everywhere],
-            max_states=self._options.max_states,
+            max_states=most or self._options.max_states,
             deadline=self._deadline,
         )
 
@@ -219,6 +301,10 @@ class ScalarLanguages:
                 known = (_SIGNS if exponents else _ATOMS)[type(payload)](payload)
             self._atoms[(atom, exponents)] = known
         return known
+
+
+def _admits(length: atoms.StringLength, count: int) -> bool:
+    return length.low <= count and (length.high is None or count <= length.high)
 
 
 def _looks_at_sign(payload: object) -> bool:
