@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from stcc.formats.binding import EXPOSED, MOVE, POPPED, UNREACHABLE, Binding
 from stcc.formats.machine import Machine
-from stcc.formats.row_patterns import RowPatterns, row_patterns
+from stcc.formats.row_patterns import RowPatterns, layered_rows
 
 Array = npt.NDArray[Any]
 Checks = list[tuple[bool, str]]
@@ -49,7 +49,7 @@ def verify_tokens(binding: Binding, machine: Machine) -> list[str]:
 def verify_rows(binding: Binding, machine: Machine) -> list[str]:
     """The broken invariants of ``row_*`` (by pattern, for a stored binding), ``record_*`` and ``suffix_*``."""
     records, targets = len(binding.record_kind), machine.states + len(binding.record_kind)
-    rows = row_patterns(binding)
+    rows = layered_rows(binding)
     broken = _broken([
         (len(rows.pattern) == machine.states and _within(rows.pattern, len(rows.offsets) - 1), "each state has a row"),
         (_spans(rows.offsets, len(rows.offsets) - 1, rows.actions, rows.base, rows.follows), "row offsets rise over the states' entries"),
@@ -63,6 +63,7 @@ def verify_rows(binding: Binding, machine: Machine) -> list[str]:
     return _broken([
         (_rising_within(rows.actions, rows.offsets), "actions rise within a row"),
         (_within(rows.actions, binding.actions, low=1), "row actions are in range"),
+        (_defaults_hold(rows, machine.states), "a default is its own default, and only who has one lists dead actions"),
         (_row_values_within(rows, machine.states, targets), "row values are states or records"),
         (_rising_within(binding.suffix_states, binding.suffix_offsets), "return states rise within a suffix function"),
         (_within(binding.suffix_states, machine.states), "return states are in range"),
@@ -72,18 +73,34 @@ def verify_rows(binding: Binding, machine: Machine) -> list[str]:
     ])
 
 
+def _defaults_hold(rows: RowPatterns, states: int) -> bool:
+    """Whether defaults are states that are their own default, and no other state's pattern has a dead action."""
+    dead = (rows.base == -1) & (rows.follows == 0)
+    own = np.arange(states)
+    if rows.default is not None:
+        default = rows.default
+        if len(default) != states or not _within(default, states) or bool((default[default] != default).any()):
+            return False
+        own = own[default == own]
+    if not dead.any():
+        return True
+    lists_dead = np.diff(np.concatenate((np.zeros(1, np.int64), np.cumsum(dead)))[rows.offsets]) > 0
+    return not bool(lists_dead[rows.pattern[own]].any())
+
+
 def _row_values_within(rows: RowPatterns, states: int, targets: int) -> bool:
     """Whether every value is in range at every state that has its pattern: it is if it is at the first and at the last of them."""
     follows = rows.follows != 0
+    lowest_base = 0 if rows.default is None else -1
     if not follows.any():
-        return _within(rows.base, targets)
+        return _within(rows.base, targets, lowest_base)
     numbers, lengths = np.arange(states, dtype=np.int32), np.diff(rows.offsets)
     first, last = np.zeros(len(lengths), np.int32), np.zeros(len(lengths), np.int32)
     last[rows.pattern] = numbers  # of equal indices the last assignment stays
     first[rows.pattern[::-1]] = numbers[::-1]
     moving = low = high = rows.base
     if not follows.all():
-        if not _within(moving[~follows], targets):
+        if not _within(moving[~follows], targets, lowest_base):
             return False
         low, high = np.where(follows, moving, states), np.where(follows, moving, -states)
     filled = lengths > 0

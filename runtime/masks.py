@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from stcc.formats.row_patterns import row_patterns
+from stcc.formats.row_patterns import layered_rows
 from stcc.runtime.action_tokens import ActionRuns, ActionTokens
 from stcc.runtime.stack import Level, Stacks
 from stcc.runtime.token_sets import Row, TokenSets
@@ -68,7 +68,7 @@ class Masks:
         self._runs = ActionRuns(binding, sets)
         self.transitions = Transitions(binding, stacks, sets)
         self.value, self.land, self.suffix_value = self.transitions.value, self.transitions.land, self.transitions.suffix_value
-        self.patterns = row_patterns(binding)
+        self.patterns = layered_rows(binding)
         self.live = self.patterns.live
         self.verdicts = VerdictTable(binding, stacks.machine)
         self._warm: WarmRows | None = None

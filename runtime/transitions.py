@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stcc.formats.binding import EXPOSED, POPPED
-from stcc.formats.row_patterns import row_patterns
+from stcc.formats.row_patterns import layered_rows
 from stcc.runtime.stack import ENDED, Configuration, Level, Stacks
 from stcc.runtime.token_sets import TokenSets
 
@@ -34,12 +34,12 @@ class Transitions:
         values: ``state * size + token`` -> value, DEAD or STOP, for the tokens seen so far.
     """
 
-    __slots__ = ("_action_of", "_actions", "_base", "_byte_order", "_follows", "_function", "_head", "_kind", "_offsets", "_pattern",
-                 "_push_offsets", "_pushes", "_rank", "_run_action", "_run_starts", "_size", "_stacks", "_stops", "_suffix_offsets",
-                 "_suffix_states", "_suffix_values", "states", "values")
+    __slots__ = ("_action_of", "_actions", "_base", "_byte_order", "_default", "_follows", "_function", "_head", "_kind", "_offsets",
+                 "_pattern", "_push_offsets", "_pushes", "_rank", "_run_action", "_run_starts", "_size", "_stacks", "_stops",
+                 "_suffix_offsets", "_suffix_states", "_suffix_values", "states", "values")
 
     def __init__(self, binding: Binding, stacks: Stacks, sets: TokenSets) -> None:
-        rows = row_patterns(binding)
+        rows = layered_rows(binding)
         self._stacks, self._stops, self._size = stacks, sets.stop_token_ids, sets.size
         self._byte_order = sets.byte_order
         self._action_of: memoryview | None = None
@@ -49,6 +49,7 @@ class Transitions:
         self._run_starts, self._run_action = binding.run_starts.data, binding.run_action.data
         self._pattern, self._offsets = rows.pattern.data, rows.offsets.data
         self._actions, self._base, self._follows = rows.actions.data, rows.base.data, rows.follows.data
+        self._default = None if rows.default is None else rows.default.data
         self._kind, self._head = binding.record_kind.data, binding.record_head.data
         self._function = binding.record_function.data
         self._push_offsets, self._pushes = binding.record_push_offsets.data, binding.record_pushes.data
@@ -70,6 +71,8 @@ class Transitions:
             found = DEAD
             if place < high and self._actions[place] == action:
                 found = self._base[place] + self._follows[place] * state
+            elif self._default is not None and self._default[state] != state:
+                found = self.value(self._default[state], token)
         if len(self.values) >= MOST_VALUES:
             self.values.clear()
         self.values[state * self._size + token] = found

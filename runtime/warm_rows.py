@@ -76,6 +76,8 @@ class _Entries:
 
 def make_warm_rows(patterns: RowPatterns, verdicts: VerdictTable, tokens: ActionTokens, sets: TokenSets) -> WarmRows:
     """The warm rows of a binding; see the module's text."""
+    shape = np.full(len(patterns.pattern), -1, np.int32)
+    patterns = patterns.flat(MOST_ENTRIES)
     used = min(len(patterns.actions), MOST_ENTRIES)
     moving = patterns.follows[:used] != 0
     columns = verdicts.column[np.where(moving, 0, patterns.base[:used])]
@@ -83,7 +85,7 @@ def make_warm_rows(patterns: RowPatterns, verdicts: VerdictTable, tokens: Action
     shape_of, first = _shapes(patterns, columns, verdicts.leaving, MOST_BYTES // (4 * sets.words))
     entries = _entries(patterns, columns, first)
     leaves = entries.column < verdicts.leaving
-    shape = np.array(shape_of, np.int32)[patterns.pattern]
+    shape[:len(patterns.pattern)] = np.array(shape_of, np.int32)[patterns.pattern]
     unfit = np.unique(entries.shape[leaves & tokens.is_large[entries.action]])  # rare: their rows are made when needed
     shape[np.isin(shape, unfit)] = -1
     leaving = _leaving(entries, leaves, tokens)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 from binding_cases import GRAMMARS, linked, nasty_vocabulary
 
 from stcc.compiler.binding.actions import token_actions
 from stcc.compiler.binding.need import token_needs
 from stcc.compiler.stepping import Configuration, initial, may_end, run
-from stcc.formats.binding import Binding
 from stcc.formats.machine import Machine
+from stcc.formats.row_patterns import made_binding
 from stcc.formats.vocabulary import Vocabulary
 from stcc.runtime import Grammar, Matcher
 
@@ -20,11 +18,11 @@ def bound(machine: Machine, vocabulary: Vocabulary, **sections: np.ndarray) -> G
     """The grammar of ``machine``, without plans and covers unless ``sections`` holds them."""
     actions = token_actions(machine, vocabulary)
     needs = token_needs(machine, actions)
-    binding = Binding(
-        fingerprint=vocabulary.fingerprint, vocabulary_size=vocabulary.size, **vars(actions), **vars(needs),
-        plan_offsets=np.zeros(machine.states + 1, np.int32), plan_tokens=np.zeros(0, np.int32), cover=np.zeros(machine.states, np.uint8),
-    )
-    return Grammar(machine, dataclasses.replace(binding, **sections), vocabulary)
+    plans = {"plan_offsets": np.zeros(machine.states + 1, np.int32), "plan_tokens": np.zeros(0, np.int32),
+             "cover": np.zeros(machine.states, np.uint8)}
+    binding = made_binding(fingerprint=vocabulary.fingerprint, vocabulary_size=vocabulary.size,
+                           **{**vars(actions), **vars(needs), **plans, **sections})
+    return Grammar(machine, binding, vocabulary)
 
 
 def nasty(name: str) -> Grammar:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 from collections.abc import Iterable
 from dataclasses import fields
 
@@ -10,16 +11,21 @@ import numpy as np
 import pytest
 from binding_cases import GRAMMARS, inner_states, linked, nasty_vocabulary, random_machines, random_vocabularies
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from stcc.compiler import compile_json_schema
+from stcc.compiler.binding import values
 from stcc.compiler.binding.actions import TokenActions, token_actions
 from stcc.compiler.binding.bind import bind, bind_machine
+from stcc.compiler.binding.defaults import default_states
+from stcc.compiler.binding.row_edges import row_edges
 from stcc.compiler.errors import BudgetError
 from stcc.compiler.options import Deadline
 from stcc.compiler.stepping import TERMINATED, Configuration, initial, step
 from stcc.formats.artifact import Artifact
 from stcc.formats.binding import EXPOSED, MOVE, POPPED
 from stcc.formats.binding_checks import verify_binding
-from stcc.formats.machine import Machine
+from stcc.formats.machine import Machine, end_states
 from stcc.formats.vocabulary import Vocabulary
 
 DEPTH = 4
@@ -30,7 +36,8 @@ class Applied:
 
     def __init__(self, machine: Machine, actions: TokenActions) -> None:
         self.machine, self.actions = machine, actions
-        self.rows = [self._span(actions.row_offsets, state, actions.row_actions, actions.row_values) for state in range(machine.states)]
+        offsets, listed, values = actions.rows.expanded()
+        self.rows = [self._span(offsets, state, listed, values) for state in range(machine.states)]
         self.suffixes = [self._span(actions.suffix_offsets, f, actions.suffix_states, actions.suffix_values)
                          for f in range(len(actions.suffix_offsets) - 1)]
 
@@ -122,24 +129,70 @@ def test_arrays_are_well_formed(machine: Machine, vocabulary: Vocabulary) -> Non
     firsts = [action for action in dict.fromkeys(of_token) if action]
     assert firsts == list(range(1, actions.actions))  # numbered by first appearance, none without a token
     assert (np.diff(actions.run_action) != 0).all()
-    assert set(actions.row_actions.tolist()) == set(firsts)  # what no state lists is dead
-    for low, high in itertools.pairwise(actions.row_offsets.tolist()):
-        assert (np.diff(actions.row_actions[low:high]) > 0).all()
+    offsets, listed, row_values = actions.rows.expanded()
+    assert set(listed.tolist()) == set(firsts)  # what no state lists is dead
+    for low, high in itertools.pairwise(offsets.tolist()):
+        assert (np.diff(listed[low:high]) > 0).all()
     for low, high in itertools.pairwise(actions.suffix_offsets.tolist()):
         assert high > low and (np.diff(actions.suffix_states[low:high]) > 0).all()
-    values = np.concatenate((actions.row_values, actions.suffix_values))
-    used = np.unique(values[values >= machine.states]) - machine.states
+    found = np.concatenate((row_values, actions.suffix_values))
+    used = np.unique(found[found >= machine.states]) - machine.states
     assert used.tolist() == list(range(len(actions.record_kind)))  # only what is referenced
     exposed = actions.record_kind == EXPOSED
     assert sorted(set(actions.record_function[exposed].tolist())) == list(range(len(actions.suffix_offsets) - 1))
     assert (actions.record_function[~exposed] == -1).all()
 
 
+@settings(max_examples=200, deadline=None)
+@given(random_machines(), random_vocabularies(), st.randoms(use_true_random=False))
+def test_whatever_the_defaults(machine: Machine, vocabulary: Vocabulary, source: random.Random) -> None:
+    """Any default map gives the same actions, edges and rows, and only its own way of listing them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(values, "default_states", lambda machine: np.arange(machine.states, dtype=np.int32))
+        plain = token_actions(machine, vocabulary)
+        default = np.arange(machine.states, dtype=np.int32)
+        fixed = {*machine.returns.reshape(-1).tolist(), *np.flatnonzero(end_states(machine)).tolist()}
+        bases = source.sample(range(machine.states), source.randint(1, machine.states))
+        for state in range(machine.states):
+            if state not in fixed and state not in bases:
+                default[state] = source.choice(bases)
+        patch.setattr(values, "default_states", lambda machine: default)
+        layered = token_actions(machine, vocabulary)
+    same(plain, layered)
+    for edges, expected in zip(row_edges(layered.rows), row_edges(plain.rows), strict=True):
+        np.testing.assert_array_equal(edges, expected)
+    for state in range(machine.states):
+        for found, expected in zip(layered.rows.live(state), plain.rows.live(state), strict=True):
+            np.testing.assert_array_equal(found, expected)
+    assert layered.rows.default is None or len(layered.rows.flat(most=7).actions) <= 7
+
+
+def test_states_of_a_trie_of_keys_default_to_the_loop_over_other_keys() -> None:
+    names = ["metadata", "metrics", "status", "statistics"]
+    schema = {"type": "object", "properties": {name: {"type": "integer"} for name in names}, "additionalProperties": {"type": "string"}}
+    machine = compile_json_schema(schema).machine
+    default = default_states(machine)
+    assert (default[default] == default).all()
+    apart = np.flatnonzero(default != np.arange(machine.states))
+    assert len(apart) >= sum(map(len, {name[:length] for name in names for length in range(1, len(name))})) // 8
+    actions = token_actions(machine, nasty_vocabulary())
+    own = np.diff(actions.rows.offsets)
+    assert own[apart].mean() < own[default[apart]].mean() / 4
+
+
 def test_actions_are_reproducible() -> None:
     machine, vocabulary = linked(GRAMMARS["tree"]), nasty_vocabulary()
     first, second = token_actions(machine, vocabulary), token_actions(machine, vocabulary)
+    same(first, second)
+
+
+def same(first: TokenActions, second: TokenActions) -> None:
+    """Both say the same, number by number."""
+    for left, right in zip(first.rows.expanded(), second.rows.expanded(), strict=True):
+        np.testing.assert_array_equal(left, right)
     for field in fields(first):
-        assert np.array_equal(getattr(first, field.name), getattr(second, field.name)), field.name
+        if field.name != "rows":
+            np.testing.assert_array_equal(getattr(first, field.name), getattr(second, field.name), field.name)
 
 
 @pytest.mark.parametrize("name", GRAMMARS)
@@ -180,7 +233,7 @@ def test_a_deep_token_of_a_thousand_brackets() -> None:
 
 def test_no_spelled_tokens() -> None:
     actions = token_actions(linked(GRAMMARS["closed form"]), Vocabulary.from_tokens([b"", b""], [1]))
-    assert actions.actions == 1 and len(actions.run_starts) == 0 and len(actions.row_actions) == 0
+    assert actions.actions == 1 and len(actions.run_starts) == 0 and len(actions.rows.actions) == 0
 
 
 def test_entries_budget_and_deadline() -> None:
@@ -201,4 +254,4 @@ def test_a_long_chain_costs_its_live_entries() -> None:
         accepting=np.arange(states) == states - 1, edge_target=np.zeros(0, np.int32), edge_push_offsets=np.zeros(1, np.int32),
         edge_pushes=np.zeros(0, np.int32), returns=np.zeros((0, 1), np.int32), start=0)
     actions = token_actions(machine, Vocabulary.from_tokens([b"a" * length for length in (1, 2, 5)] + [b"b", b"ab"], []))
-    assert actions.actions == 4 and len(actions.row_values) == 3 * states - (1 + 2 + 5)
+    assert actions.actions == 4 and len(actions.rows.actions) == 3 * states - (1 + 2 + 5)

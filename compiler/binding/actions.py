@@ -22,14 +22,15 @@ free keys must not spell a declared one have 13 million, 2 s.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from stcc.compiler.binding.values import DEAD, MAX_ENTRIES, Algebra
+from stcc.compiler.binding.values import DEAD, DEAD_VALUE, MAX_ENTRIES, Algebra
 from stcc.compiler.options import Deadline
 from stcc.formats.machine import Machine
+from stcc.formats.row_patterns import RowPatterns
 from stcc.formats.vocabulary import Vocabulary
 
 Int32 = npt.NDArray[np.int32]
@@ -41,17 +42,15 @@ _LONG_PARTS = 100  # entries a function above which transposing function by func
 
 @dataclass(frozen=True, eq=False)
 class TokenActions:
-    """The action sections of a ``Binding``; the arrays are documented there.
+    """The action sections of a ``Binding``; the arrays are documented there, ``rows`` at ``RowPatterns``: one pattern a state.
 
-    Actions are numbered by first appearance in byte order (0 is dead), records and suffix functions by first use from the rows.
+    Actions are numbered by first appearance in byte order (0 is dead), records and suffix functions by first use from the expanded rows.
     """
 
     actions: int
     run_starts: Int32
     run_action: Int32
-    row_offsets: Int32
-    row_actions: Int32
-    row_values: Int32
+    rows: RowPatterns
     record_kind: npt.NDArray[np.uint8]
     record_head: Int32
     record_function: Int32
@@ -73,8 +72,8 @@ def token_actions(machine: Machine, vocabulary: Vocabulary, deadline: Deadline |
     changes = np.concatenate((np.ones(min(1, len(functions)), np.bool_), functions[1:] != functions[:-1]))
     run_starts = np.flatnonzero(changes).astype(np.int32)
     owned, run_action = _by_first_appearance(functions[run_starts])
-    row_offsets, row_actions, values = _rows(algebra, owned)
-    return _with_records(algebra, len(owned), run_starts, run_action, row_offsets, row_actions, values)
+    rows = _rows(algebra, owned)
+    return _with_records(algebra, len(owned), run_starts, run_action, rows)
 
 
 def _walk(algebra: Algebra, vocabulary: Vocabulary) -> Int32:
@@ -109,8 +108,16 @@ def _by_first_appearance(functions: Int32) -> tuple[list[int], Int32]:
     return [DEAD] * missing + owned, number[inverse]
 
 
-def _rows(algebra: Algebra, owned: list[int]) -> tuple[Int32, Int32, Int32]:
-    """The owned functions, transposed: per state its live actions, rising, and their values."""
+def _rows(algebra: Algebra, owned: list[int]) -> RowPatterns:
+    """The owned functions, transposed: per state its actions, rising, and their values, as far as they are not its default's."""
+    states = algebra.machine.states
+    offsets, actions, values = _transposed(algebra, owned)
+    default = algebra.default if algebra.has_defaults else None
+    return RowPatterns(np.arange(states, dtype=np.int32), offsets, actions, values, np.zeros(len(values), np.int32), default)
+
+
+def _transposed(algebra: Algebra, owned: list[int]) -> tuple[Int32, Int32, Int32]:
+    """Offsets by state, actions, values."""
     parts = [algebra.functions.rows[function] for function in owned]
     entries = np.concatenate(parts)
     actions = np.repeat(np.arange(len(parts), dtype=np.int32), [len(part) for part in parts])
@@ -128,8 +135,7 @@ def _rows(algebra: Algebra, owned: list[int]) -> tuple[Int32, Int32, Int32]:
     return offsets, row_actions, row_values
 
 
-def _with_records(algebra: Algebra, actions: int, run_starts: Int32, run_action: Int32, row_offsets: Int32, row_actions: Int32,
-                  values: Int32) -> TokenActions:
+def _with_records(algebra: Algebra, actions: int, run_starts: Int32, run_action: Int32, rows: RowPatterns) -> TokenActions:
     """Number the records and suffix functions that the rows reach, by first use, and write them as arrays."""
     states, records = algebra.machine.states, algebra.records
     new_value: dict[int, int] = {}
@@ -138,32 +144,75 @@ def _with_records(algebra: Algebra, actions: int, run_starts: Int32, run_action:
     suffixes: list[Int32] = []
 
     def number(found: Int32) -> None:
-        for value in _first_uses(found[found >= states]):
+        for value in _first_uses(found):
             if value not in new_value:
                 new_value[value] = states + len(used)
                 used.append(value - states)
 
-    number(values)
+    number(_records_in_order(rows, states, actions))
     done = 0
     while done < len(used):
         function = records.function[used[done]]
         if function >= 0 and function not in new_function:
             new_function[function] = len(suffixes)
             suffixes.append(algebra.functions.rows[function])
-            number(suffixes[-1][:, 1])
+            values = suffixes[-1][:, 1]
+            number(values[values >= states])
         done += 1
-    renumber = np.arange(states + len(records), dtype=np.int32)
+    renumber = np.arange(states + len(records) + 1, dtype=np.int32)
     renumber[list(new_value)] = list(new_value.values())
+    renumber[-1] = DEAD_VALUE
     pushes = [records.pushes[record] for record in used]
     suffix = np.concatenate([np.zeros((0, 2), np.int32), *suffixes])
     return TokenActions(
-        actions, run_starts, run_action, row_offsets, row_actions, renumber[values],
+        actions, run_starts, run_action, replace(rows, base=renumber[rows.base]),
         np.array([records.kind[record] for record in used], np.uint8),
         np.array([records.head[record] for record in used], np.int32),
         np.array([new_function.get(records.function[record], -1) for record in used], np.int32),
         _offsets([len(sites) for sites in pushes]), np.array([site for sites in pushes for site in sites], np.int32),
-        _offsets([len(rows) for rows in suffixes]), np.ascontiguousarray(suffix[:, 0]), renumber[suffix[:, 1]],
+        _offsets([len(part) for part in suffixes]), np.ascontiguousarray(suffix[:, 0]), renumber[suffix[:, 1]],
     )
+
+
+def _records_in_order(rows: RowPatterns, states: int, actions: int) -> Int32:
+    """The record values in the order in which the expanded rows first have them; a value may come again."""
+    places = np.flatnonzero(rows.base >= states)
+    values = rows.base[places]
+    if rows.default is None:
+        return values
+    keys = _entry_keys(rows, actions)
+    state, action = np.divmod(keys[places], actions)
+    inherited, first = _first_heirs(rows.default, keys, state, action, actions)
+    order = np.argsort(np.concatenate((keys[places], first)), kind="stable")
+    return np.concatenate((values, values[inherited]))[order]
+
+
+def _entry_keys(rows: RowPatterns, actions: int) -> Int64:
+    """int64 ``[entries]``: ``state * actions + action`` of each entry, rising."""
+    state = np.repeat(np.arange(len(rows.pattern), dtype=np.int64), np.diff(rows.offsets))
+    state *= actions
+    state += rows.actions
+    return state
+
+
+def _first_heirs(default: Int32, keys: Int64, state: Int64, action: Int64, actions: int) -> tuple[Int64, Int64]:
+    """Which of the entries ``(state, action)`` another state has by default, and the key of the entry at the first such state."""
+    heirs = np.flatnonzero(default != np.arange(len(default)))
+    heirs = heirs[np.argsort(default[heirs], kind="stable")]
+    next_heir = default[heirs].searchsorted(state)
+    last_heir = default[heirs].searchsorted(state, side="right")
+    found = np.full(len(state), -1, np.int64)
+    waiting = np.flatnonzero(next_heir < last_heir)
+    while len(waiting):  # a turn for each heir in a row that has an entry of its own
+        wanted = heirs[next_heir[waiting]] * actions + action[waiting]
+        places = np.minimum(keys.searchsorted(wanted), len(keys) - 1)
+        free = keys[places] != wanted
+        found[waiting[free]] = wanted[free]
+        waiting = waiting[~free]
+        next_heir[waiting] += 1
+        waiting = waiting[next_heir[waiting] < last_heir[waiting]]
+    inherited = np.flatnonzero(found >= 0)
+    return inherited, found[inherited]
 
 
 def _first_uses(values: Int32) -> list[int]:

@@ -15,6 +15,7 @@ from stcc.compiler.binding.plans import plan_states
 from stcc.compiler.options import Deadline, Options
 from stcc.formats.binding import Binding
 from stcc.formats.machine import Machine
+from stcc.formats.row_patterns import made_binding
 from stcc.formats.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -39,7 +40,4 @@ def bind_machine(machine: Machine, vocabulary: Vocabulary, *, time_limit: float 
     actions = token_actions(machine, vocabulary, deadline)
     needs = token_needs(machine, actions, deadline)
     plans = plan_states(machine, vocabulary, deadline)
-    return Binding(
-        fingerprint=vocabulary.fingerprint, vocabulary_size=vocabulary.size, **vars(actions), **vars(needs),
-        plan_offsets=plans.plan_offsets, plan_tokens=plans.plan_tokens, cover=plans.cover,
-    )
+    return made_binding(vocabulary_size=vocabulary.size, fingerprint=vocabulary.fingerprint, **vars(actions), **vars(needs), **vars(plans))

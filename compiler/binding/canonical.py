@@ -37,7 +37,7 @@ CONTEXTS = (
     "", "a", "A", "aB", "ab's", "'", "a'", "1", "11", "111", "a1", " ", "  ", "a ", "\t", "\n", "\r\n", "\n ", ".", ",", ":", '"',
     '","', "}", "\\", "/", "-", "_", " .", "<", "é", "中", "٣", "—", "\u00a0", "\u0301", "🙂",
 )
-_MAX_ENCODERS = 4  # vocabularies whose encoders are kept
+MAX_ENCODERS = 4  # vocabularies whose encoders are kept
 
 
 class CanonicalEncoder:
@@ -329,7 +329,7 @@ def canonical_encoder(vocabulary: Vocabulary) -> CanonicalEncoder | None:
         record = json.loads(data)
         if not isinstance(record, dict) or record.get("record") != 1:
             return None
-        while len(_encoders) >= _MAX_ENCODERS:
+        while len(_encoders) >= MAX_ENCODERS:
             del _encoders[next(iter(_encoders))]
         _encoders[key] = CanonicalEncoder(vocabulary, record)
     return _encoders[key]

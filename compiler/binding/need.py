@@ -35,6 +35,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stcc.compiler.binding.actions import TokenActions
+from stcc.compiler.binding.row_edges import row_edges
 from stcc.compiler.errors import BudgetError
 from stcc.compiler.options import Deadline
 from stcc.formats.binding import EXPOSED, MOVE, POPPED, UNREACHABLE
@@ -138,13 +139,7 @@ class _System:
 
     def _edges(self, machine: Machine, actions: TokenActions) -> None:
         """Distinct (state, value) edges, grouped by value."""
-        source = np.repeat(np.arange(machine.states, dtype=np.int32), np.diff(actions.row_offsets))
-        values = actions.row_values
-        turns = np.ones(len(values), np.bool_)  # most neighbours in a row have one value: drop those before sorting
-        turns[1:] = (values[1:] != values[:-1]) | (source[1:] != source[:-1])
-        edge = np.sort(values[turns].astype(np.int64) * machine.states + source[turns])
-        edge = edge[np.concatenate((np.ones(min(1, len(edge)), np.bool_), edge[1:] != edge[:-1]))]
-        value, self._source = np.divmod(edge, machine.states)
+        value, self._source = row_edges(actions.rows)
         self._offsets = np.searchsorted(value, np.arange(self.dead + 2))
 
     def solve(self, deadline: Deadline | None) -> Int32:

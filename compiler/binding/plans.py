@@ -27,11 +27,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
-from stcc.compiler.binding.canonical import CONTEXTS, CanonicalEncoder, canonical_encoder
+from stcc.compiler.binding.canonical import CONTEXTS, MAX_ENCODERS, CanonicalEncoder, canonical_encoder
 from stcc.compiler.options import Deadline
 from stcc.formats.machine import Machine, end_states
 from stcc.formats.vocabulary import Vocabulary
@@ -46,6 +47,7 @@ MAX_LEFT = 16  # bytes of u: longer than any block that JSON punctuation starts
 MAX_CHAIN = 256  # bytes of a chain split at once; a longer one is split in parts
 MAX_OVERLAP = 64  # bytes by which the parts of a longer one overlap
 MAX_TOKENS = 16  # tokens stored per state; the runtime joins plans, so a longer one goes on at the state where it ends
+_MOST_KEPT = 1 << 16  # entries of a splitter's memos, some 100 bytes each
 _TRIES = 4  # boundaries tried as the first that holds after every left context
 
 # One character of every class that pre-tokenizers tell apart, for lead bytes from 0xC2 up: letters (lower, upper, title, other), digit,
@@ -83,7 +85,9 @@ def plan_states(machine: Machine, vocabulary: Vocabulary, deadline: Deadline | N
     plans: dict[int, tuple[int, ...]] = {}
     cover = np.zeros(machine.states, np.uint8)
     if encoder is not None:
-        splitter = _Splitter(encoder)
+        splitter = _splitter(encoder)
+        if splitter.is_full():
+            _splitter.cache_clear()  # who is using it keeps it
         for chain in _chains(machine, moves):
             if deadline is not None:
                 deadline.check()
@@ -264,7 +268,10 @@ class _Blocks:
 
 
 class _Splitter:
-    """Splits chains with one encoder; memos are shared by the chains of a machine."""
+    """Splits chains with one encoder. Memos are shared by the machines of a process: ``false`` and what may follow it is in most of them.
+
+    What is kept depends on its key and the encoder alone, so threads may share a splitter.
+    """
 
     def __init__(self, encoder: CanonicalEncoder) -> None:
         self._encoder = encoder
@@ -272,6 +279,10 @@ class _Splitter:
         self._found: dict[tuple[str, bool], _Blocks | None] = {}
         self._stable: dict[tuple[str, bytes, bool], bool] = {}
         self._cut_before: dict[tuple[str, str], bool] = {}
+
+    def is_full(self) -> bool:
+        """Whether the memos are so large that it is time to start again."""
+        return max(len(self._agreed), len(self._found), len(self._stable), len(self._cut_before)) > _MOST_KEPT
 
     def split(self, chain: _Chain) -> Iterator[Planned]:
         """``(state, tokens, cover)`` of each of the chain's states that has either."""
@@ -385,6 +396,12 @@ class _Splitter:
             cuts = self._encoder.boundaries(tail + character)
             self._cut_before[key] = cuts is not None and len(tail) in cuts
         return self._cut_before[key]
+
+
+@lru_cache(maxsize=MAX_ENCODERS)
+def _splitter(encoder: CanonicalEncoder) -> _Splitter:
+    """The splitter of ``encoder``, one for as long as both are kept."""
+    return _Splitter(encoder)
 
 
 def _characters(live: Live) -> list[str]:

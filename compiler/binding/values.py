@@ -13,6 +13,10 @@ A value is ``move((), q)``, spelled ``q``, or a record ``states + i``:
     settle(p, q)           = move(p, q), unless q is an end state of exit e: then popped(e) if p is empty,
                              else move(p[:-1], returns[p[-1]][e])
 
+A function on the states of a machine is stored by its values at the states that are their own *default* (``defaults``), where it is alive,
+and by its *exceptions*: the other states whose value is not their default's; -1 is a dead one. Reading on makes no exception, for
+step(f(q)) = step(f(default(q))) where f(q) = f(default(q)), so exceptions only ever become fewer, and equal functions have equal rows.
+
 Return states never end their rule (``verify_machine``), so one byte pops at most one site and ``settle`` never chains. An exposed record
 only names functions made before it; hence a pair only ever waits for pairs of earlier functions, and ``resolve`` ends.
 """
@@ -25,6 +29,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from stcc.compiler.binding.defaults import default_states
 from stcc.compiler.errors import BudgetError
 from stcc.compiler.options import Deadline
 from stcc.formats.binding import EXPOSED, MOVE, POPPED
@@ -41,7 +46,7 @@ _CHUNK = 1 << 20  # entries composed at once: bounds the temporaries to some 32 
 
 
 class Functions:
-    """Interned functions: ``[live, 2]`` int32 rows (state, value), states rising. Function 0 is dead everywhere.
+    """Interned functions: ``[n, 2]`` int32 rows (state, value), states rising. Function 0 is dead everywhere.
 
     A function's key is the bytes of its rows, and the rows are a view of the key.
     """
@@ -122,6 +127,8 @@ class Algebra:
         records: interned records; the value of record i is ``states + i``.
         following: int32 ``[capacity, classes]``, function x class -> function, -1 where not resolved yet. Replaced when it grows.
         identity: the function that reading nothing is.
+        default: int32 ``[states]``, the default of each state.
+        has_defaults: whether a state has another one than itself.
     """
 
     def __init__(self, machine: Machine, deadline: Deadline | None = None, max_entries: int = MAX_ENTRIES) -> None:
@@ -131,7 +138,11 @@ class Algebra:
         self.following[DEAD] = DEAD
         self._states, self._classes = machine.states, machine.classes
         self._ends = end_states(machine)
-        self._lazy = (machine.exits >= 0) & ~self._ends
+        self._lazy = np.append((machine.exits >= 0) & ~self._ends, False)  # -1 is dead
+        self.default = default_states(machine)
+        self._excepted: npt.NDArray[np.bool_] = self.default != np.arange(machine.states)
+        self.has_defaults = bool(self._excepted.any())
+        self._stepped: Int32 = np.full(machine.states, DEAD_VALUE, np.int32)  # scratch: all dead between uses
         self._waits: dict[int, bool] = {}
         self._returns: list[list[int]] = machine.returns.tolist()
         self._steps = self._plain_steps()
@@ -151,16 +162,18 @@ class Algebra:
 
     def _record(self, kind: int, head: int, function: int = -1, pushes: tuple[int, ...] = ()) -> int:
         value = self._states + self.records.intern(kind, head, function, pushes)
-        if value >= self._steps.shape[1]:
+        if value >= self._steps.shape[1] - 1:
             more = np.full((self._classes, max(64, self._steps.shape[1] // 2)), UNKNOWN, np.int32)
-            self._steps = np.concatenate((self._steps, more), axis=1)
+            self._steps = np.concatenate((self._steps[:, :-1], more, self._steps[:, -1:]), axis=1)
         return value
 
     def _plain_steps(self) -> Int32:
-        """Class x value -> value: plain states' steps by array operations, room for records behind them."""
+        """Class x value -> value: plain states' steps by array operations, room for records behind them; the last column is dead's."""
         machine, ends = self.machine, self._ends
         room = 64 + len(machine.edge_target) + int(machine.exits.max(initial=0))
-        self._steps = np.full((self._classes, self._states + room), UNKNOWN, np.int32)
+        fresh = UNKNOWN if machine.sites else DEAD_VALUE  # without a stack nothing is read after the end
+        self._steps = np.full((self._classes, self._states + room), fresh, np.int32)
+        self._steps[:, -1] = DEAD_VALUE
         landed = np.arange(self._states, dtype=np.int32)
         for exit_ in np.unique(machine.exits[ends]).tolist():
             wanted = machine.sites or exit_ == 0  # without a stack the text would end through an exit that does not accept
@@ -169,7 +182,7 @@ class Algebra:
         cells = np.concatenate((landed, np.array(entered, np.int32), np.array([DEAD_VALUE], np.int32)))  # cell -1 is the last
         steps = self._steps
         steps[:, : self._states] = cells[machine.table.T]
-        lazy = np.flatnonzero(self._lazy) if machine.sites else np.zeros(0, np.intp)
+        lazy = np.flatnonzero(self._lazy[:-1]) if machine.sites else np.zeros(0, np.intp)
         steps[:, lazy] = np.where(machine.table[lazy].T < 0, UNKNOWN, steps[:, lazy])
         return steps
 
@@ -202,7 +215,7 @@ class Algebra:
         function, class_ = divmod(pair, self._classes)
         rows = self.functions.rows[function]
         stepped = self._steps[class_].take(rows[:, 1])
-        alive = np.flatnonzero(stepped >= 0)
+        alive = np.flatnonzero(self._differ_in_one(rows[:, 0], stepped) if self.has_defaults else stepped >= 0)
         kept = np.empty((len(alive), 2), np.int32)
         kept[:, 0] = rows[:, 0].take(alive)
         kept[:, 1] = stepped.take(alive)
@@ -230,7 +243,7 @@ class Algebra:
         """Intern the functions that follow ``pairs``, all of whose value steps are known."""
         rows, classes, ends = self._entries(pairs)
         stepped = self._steps[classes, rows[:, 1]]
-        alive = np.flatnonzero(stepped >= 0)
+        alive = np.flatnonzero(self._differ(rows[:, 0], stepped, ends) if self.has_defaults else stepped >= 0)
         kept = rows[alive]
         kept[:, 1] = stepped[alive]
         ends = (np.searchsorted(alive, ends) * 8).tolist()
@@ -242,6 +255,29 @@ class Algebra:
             found.append(self._function(keys[low:high]) if high > low else DEAD)
             low = high
         self.following.ravel()[pairs] = found
+
+    def _differ_in_one(self, states: Int32, stepped: Int32) -> npt.NDArray[np.bool_]:
+        """Which entries of one function's rows stay: those alive, of exceptions those that still differ from their default's value."""
+        kept = stepped >= 0
+        exceptions = np.flatnonzero(self._excepted[states])
+        if len(exceptions):
+            self._stepped[states] = stepped
+            kept[exceptions] = stepped[exceptions] != self._stepped[self.default[states[exceptions]]]
+            self._stepped[states] = DEAD_VALUE
+        return kept
+
+    def _differ(self, states: Int32, stepped: Int32, ends: Int64) -> npt.NDArray[np.bool_]:
+        """The same for the rows of several functions, one after the other, each of which stops at its ``ends``."""
+        kept = stepped >= 0
+        exceptions = np.flatnonzero(self._excepted[states])
+        if len(exceptions):
+            base = np.repeat(np.arange(len(ends), dtype=np.int64) * self._states, np.diff(ends, prepend=0))
+            keys = base + states  # rising
+            wanted = base[exceptions] + self.default[states[exceptions]]
+            places = np.minimum(keys.searchsorted(wanted), len(keys) - 1)
+            usual = np.where(keys[places] == wanted, stepped[places], DEAD_VALUE)
+            kept[exceptions] = stepped[exceptions] != usual
+        return kept
 
     def _fill_steps(self, pairs: Int64) -> Int64:
         """Compute the value steps that ``pairs`` use, as far as possible; the pairs of earlier functions that the rest waits for."""
