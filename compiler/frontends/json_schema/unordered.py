@@ -64,6 +64,8 @@ def plain_object(members: MemberClasses) -> PlainObject | None:
     if len(owed) > MOST_OWED:
         return None
     rest = frozenset(parts) - {*owing}
+    if members.construction.decided((formulas.conjunction(rest),), members.final) != 0:
+        return None
     values: list[int] = []
     ends: list[int] = []
     exits: dict[_Exit, int] = {}

@@ -168,11 +168,20 @@ class _Position:
             names = [key for atom in used for key in _names_of(formulas.payload(atom))]
             names += [key for payload in construction.operators(conditions) for key in covered_names(payload.coverage)]
             mentioned = construction.mentioned[conditions] = dict.fromkeys(names)
-        if not mentioned:
+        counts = self._counts_members(conditions)
+        if not mentioned and not counts:
             return ()
-        orders = (construction.orders.key_order(schema) for schema in self._schemas(mixed))
+        orders = [construction.orders.key_order(schema) for schema in self._schemas(mixed)]
+        if counts:  # so that a declared name of any value counts once
+            mentioned = {**mentioned, **{key: None for order in orders for key in order}}
         appearing = merged_order([key for key in order if key in mentioned] for order in orders)
         return tuple({**dict.fromkeys(appearing), **mentioned})
+
+    def _counts_members(self, conditions: tuple[int, ...]) -> bool:
+        """Whether two different members may be asked for."""
+        formulas = self.construction.formulas
+        payloads = (formulas.payload(atom) for condition in conditions for atom in formulas.atoms(condition))
+        return any(isinstance(payload, atoms.CountAtLeast) and payload.count > 1 for payload in payloads)
 
     def name(self, mixed: Residual) -> str:
         """Where in the document the value's first undecided schema stands."""

@@ -1,0 +1,112 @@
+"""Property orders: relaxed accepts every order of plain objects, some order of any valid object, and never an invalid text."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from test_json_schema import NAMES, SCALARS, SCHEMAS, VALUES, accepted, machine_of, spelled
+
+from stcc.compiler import stepping
+from stcc.compiler.errors import SourceError, UnsatisfiableError
+from stcc.compiler.frontends.json_schema.unordered import MOST_OWED
+
+_SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
+
+
+def test_relaxed_is_what_flexible_whitespace_implies() -> None:
+    schema = {"properties": {"a": {}, "b": {}}, "required": ["a"], "additionalProperties": False}
+    swapped = b'{"b":1,"a":2}'
+    assert stepping.accepts(machine_of(schema, whitespace="flexible"), swapped)
+    assert stepping.accepts(machine_of(schema, property_order="relaxed"), swapped)
+    assert not stepping.accepts(machine_of(schema), swapped)
+    assert not stepping.accepts(machine_of(schema, whitespace="flexible", property_order="declared"), swapped)
+    with pytest.raises(SourceError):
+        machine_of(schema, property_order="loose")
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=_SLOW)
+@given(SCHEMAS, st.lists(VALUES, min_size=6, max_size=10))
+def test_some_order_is_accepted_iff_valid(schema: Any, values: list[Any]) -> None:
+    validator = jsonschema.Draft202012Validator(schema)
+    try:
+        machine = machine_of(json.dumps(schema), property_order="relaxed")
+    except UnsatisfiableError:
+        assert not any(validator.is_valid(value) for value in values)
+        return
+    for value in values:
+        assert accepted(machine, value) == validator.is_valid(value), (schema, value)
+
+
+VALUE_SCHEMAS = [{}, {"type": "integer"}, {"type": "string", "maxLength": 40}, {"items": {"type": "null"}}]
+PLAIN = st.fixed_dictionaries(
+    {"properties": st.dictionaries(NAMES, st.sampled_from(VALUE_SCHEMAS))},
+    optional={
+        "required": st.lists(NAMES, max_size=3, unique=True),
+        "additionalProperties": st.sampled_from([False, {"type": "null"}]),
+        "patternProperties": st.just({"^a": {"minimum": 0}}),
+        "propertyNames": st.just({"maxLength": 1}),
+        "minProperties": st.just(1),
+        "maxProperties": st.integers(0, 3),
+    },
+)
+OBJECTS = st.dictionaries(NAMES, st.one_of(SCALARS, st.just([None])), max_size=4)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=_SLOW)
+@given(PLAIN, st.lists(OBJECTS, min_size=6, max_size=10))
+def test_plain_objects_come_in_any_order(schema: Any, values: list[Any]) -> None:
+    validator = jsonschema.Draft202012Validator(schema)
+    try:
+        machine = machine_of(json.dumps(schema), property_order="relaxed")
+    except UnsatisfiableError:
+        assert not any(validator.is_valid(value) for value in values)
+        return
+    for value in values:
+        assert stepping.accepts(machine, spelled(value)) == validator.is_valid(value), (schema, value)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=_SLOW)
+@given(SCHEMAS, st.lists(st.lists(st.tuples(NAMES, SCALARS), min_size=2, max_size=4), min_size=6, max_size=10))
+def test_repeated_declared_names_never_make_a_text_invalid(schema: Any, members: list[list[tuple[str, Any]]]) -> None:
+    declaring = {"allOf": [schema], "properties": {name: {} for name in ("a", "b", "ab", "")}}
+    validator = jsonschema.Draft202012Validator(declaring)
+    try:
+        machine = machine_of(json.dumps(declaring), property_order="relaxed")
+    except UnsatisfiableError:
+        return
+    for pairs in members:
+        text = "{" + ",".join(f"{json.dumps(name)}:{json.dumps(value)}" for name, value in pairs) + "}"
+        if stepping.accepts(machine, text.encode()):
+            assert validator.is_valid(json.loads(text)), (schema, text)
+
+
+def test_the_last_of_several_equal_names_counts() -> None:
+    """Where a failing member is asked for, an earlier one that fails must not do."""
+    machine = machine_of({"properties": {"a": {}}, "not": {"properties": {"a": {"const": 1}}}}, property_order="relaxed")
+    assert stepping.accepts(machine, b'{"a":2}') and not stepping.accepts(machine, b'{"a":2,"a":1}')
+    counted = machine_of({"properties": {"a": {}, "b": {}}, "minProperties": 2}, property_order="relaxed")
+    assert stepping.accepts(counted, b'{"b":1,"a":1}') and not stepping.accepts(counted, b'{"a":2,"a":1}')
+
+
+@pytest.mark.parametrize("owed", [MOST_OWED, MOST_OWED + 1])
+def test_many_required_names(owed: int) -> None:
+    """Up to the limit required names come in any order, beyond it as declared."""
+    names = [f"n{number}" for number in range(owed)]
+    machine = machine_of({"properties": {name: {"type": "integer"} for name in names}, "required": names}, property_order="relaxed")
+    assert stepping.accepts(machine, spelled(dict.fromkeys(names, 1)))
+    assert stepping.accepts(machine, spelled(dict.fromkeys(reversed(names), 1))) == (owed <= MOST_OWED)
+    assert not stepping.accepts(machine, spelled(dict.fromkeys(names[1:], 1)))
+
+
+def test_alternatives_that_would_take_too_many_states_keep_the_declared_order() -> None:
+    names = [f"n{number}" for number in range(24)]
+    pairs = [{"required": [first, second]} for first, second in zip(names, names[1:], strict=False)]
+    schema = {"properties": {name: {} for name in names}, "anyOf": pairs}
+    machine = machine_of(schema, property_order="relaxed")
+    assert stepping.accepts(machine, b'{"n3":0,"n4":0}') and not stepping.accepts(machine, b'{"n3":0,"n5":0}')
+    assert not stepping.accepts(machine, b'{"n4":0,"n3":0}')
