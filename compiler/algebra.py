@@ -146,7 +146,7 @@ def concatenate(*dfas: Dfa, max_states: int = MAX_STATES, deadline: Deadline | N
     owner = np.searchsorted(bases, np.flatnonzero(joins), side="right") - 1
     offsets = np.concatenate([[0], np.cumsum(joins)]).astype(np.int32)
     nfa = Nfa(byte_class, table, offsets, entries[owner], accept, (dfas[0].start,))
-    return minimize_dfa(determinize_dfa(nfa, max_states=max_states, deadline=deadline))
+    return minimize_dfa(determinize_dfa(nfa, max_states=max_states, deadline=deadline), deadline)
 
 
 def literal(word: bytes) -> Dfa:

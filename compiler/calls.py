@@ -20,6 +20,7 @@ import numpy.typing as npt
 from stcc.compiler.adjacency import components
 from stcc.compiler.determinize import SetCall, Subsets
 from stcc.compiler.errors import UnsupportedError
+from stcc.compiler.options import Deadline
 
 Int32 = npt.NDArray[np.int32]
 Bool = npt.NDArray[np.bool_]
@@ -50,18 +51,20 @@ class Linked:
     start: int
 
 
-def resolve_calls(subsets: Subsets, names: Sequence[str], root: int, byte_class: npt.NDArray[np.uint8]) -> Linked:
+def resolve_calls(subsets: Subsets, names: Sequence[str], root: int, byte_class: npt.NDArray[np.uint8],
+                  deadline: Deadline | None = None) -> Linked:
     """Turn calls into enter edges and jumps. ``names`` are the rules' names and ``byte_class`` uint8 ``[256]``, for messages.
 
     Raises UnsupportedError where an L(1) condition fails, a rule calls itself before reading (left recursion), a return state may
-    end its rule, or one text would leave a rule through two exits.
+    end its rule, or one text would leave a rule through two exits; BudgetError past the deadline.
     """
-    return _Resolution(subsets, names, root, byte_class).run()
+    return _Resolution(subsets, names, root, byte_class, deadline).run()
 
 
 class _Resolution:
-    def __init__(self, subsets: Subsets, names: Sequence[str], root: int, byte_class: npt.NDArray[np.uint8]) -> None:
-        self.subsets, self.names, self.root, self.byte_class = subsets, names, root, byte_class
+    def __init__(self, subsets: Subsets, names: Sequence[str], root: int, byte_class: npt.NDArray[np.uint8],
+                 deadline: Deadline | None) -> None:
+        self.subsets, self.names, self.root, self.byte_class, self.deadline = subsets, names, root, byte_class, deadline
         self.table: Int32 = subsets.table.copy()
         self.states = len(self.table)
         self.owner: list[int] = subsets.owner.tolist()
@@ -95,6 +98,11 @@ class _Resolution:
         accepting = (accept == 0) & bottom[self.owner] & ~((exits >= 0) & ~live.any(axis=1))
         return Linked(self.table, exits, accepting, tuple(self.edges), tuple(self.sites), self.subsets.starts[self.root])
 
+    def check_time(self, state: int) -> None:
+        """Stop past the deadline, naming the rule of ``state``."""
+        if self.deadline is not None:
+            self.deadline.check(self.names[self.owner[state]])
+
     def refuse(self, rule: int, message: str, hint: str = _BRACKETS) -> None:
         """Stop, naming ``rule``."""
         raise UnsupportedError(message, pointer=self.names[rule], keyword="grammar", hint=hint)
@@ -123,6 +131,7 @@ class _Resolution:
 
     def enter(self, state: int) -> None:
         """Fill a state's row with the first bytes of the rules that it calls."""
+        self.check_time(state)
         row = self.table[state]
         claimed = {int(column): -1 for column in np.flatnonzero(row >= 0)}
         for call in self.calls_at[state]:
@@ -172,6 +181,7 @@ class _Resolution:
         lazy = {(self.owner[state], int(accept[state])) for state in np.flatnonzero((accept >= 0) & (self.table >= 0).any(axis=1)).tolist()}
         lazy |= {(call.rule, exit_) for call in self.tail for exit_ in range(len(call.returns)) if (self.owner[call.state], exit_) in lazy}
         for call in self.subsets.calls:
+            self.check_time(call.state)
             if call in self.tail:
                 continue
             for exit_, state in enumerate(call.returns):
@@ -187,6 +197,7 @@ class _Resolution:
         accept = self.subsets.accept
         follow: dict[tuple[int, int], dict[int, int]] = {}
         for call in self.subsets.calls:
+            self.check_time(call.state)
             if call not in self.tail:
                 for exit_, state in enumerate(call.returns):
                     if state >= 0:
@@ -206,6 +217,8 @@ class _Resolution:
         changed = True
         while changed:
             changed = False
+            if self.deadline is not None:
+                self.deadline.check_now()
             for caller, callee, exit_ in jumps:
                 inherited = follow.get((caller, exit_), {})
                 reads = follow.setdefault((callee, exit_), {})

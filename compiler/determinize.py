@@ -146,6 +146,7 @@ class _Construction:
         targets = [flat[offsets[node]:offsets[node + 1]] for node in local]
         nodes = list(local)
         for component in components([[local[t] for t in row if t in local] for row in targets]):
+            self._check_time(nodes[component[0]])
             merged: set[int] = {nodes[position] for position in component if matters[nodes[position]]}
             inside = {nodes[position] for position in component}
             for position in component:
@@ -236,9 +237,12 @@ class _Construction:
     def _name(self, number: int) -> str:
         return self.names[self._rule(number)] if self.names else ""
 
-    def _check(self, number: int, sets: int) -> None:
+    def _check_time(self, number: int) -> None:
         if self.deadline is not None:
             self.deadline.check(self._name(number))
+
+    def _check(self, number: int, sets: int) -> None:
+        self._check_time(number)
         if sets > self.max_states:
             grown = Counter(self._name(number) for number in self.seen)
             raise BudgetError(f"the automaton needs more than {self.max_states} states", pointer=max(grown, key=lambda name: grown[name]),

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from stcc.compiler.adjacency import components
 from stcc.compiler.ir import Block, CallEdge, Grammar, Rule
+from stcc.compiler.options import Deadline
 
 Int32 = npt.NDArray[np.int32]
 
@@ -27,8 +28,11 @@ MOST_COPIED = 4096
 REWRITES = 4
 
 
-def inline(grammar: Grammar, max_nodes: int = 200_000, *, small: int = SMALL_RULE) -> Grammar:
-    """The grammar with rules of at most ``small`` nodes, and rules called once, copied into their callers; the root is rule 0."""
+def inline(grammar: Grammar, max_nodes: int = 200_000, *, small: int = SMALL_RULE, deadline: Deadline | None = None) -> Grammar:
+    """The grammar with rules of at most ``small`` nodes, and rules called once, copied into their callers; the root is rule 0.
+
+    Raises BudgetError past the deadline.
+    """
     callees = [sorted({call.rule for call in rule.calls}) for rule in grammar.rules]
     order = components(callees)
     recursive = {member for part in order for member in part if len(part) > 1 or member in callees[member]}
@@ -38,6 +42,8 @@ def inline(grammar: Grammar, max_nodes: int = 200_000, *, small: int = SMALL_RUL
     left = REWRITES * max(total, max_nodes)
     finished: list[Rule] = list(grammar.rules)
     for number in (member for part in order for member in part):
+        if deadline is not None:
+            deadline.check_now(grammar.rules[number].name)
         assembly = _Assembly(grammar.rules[number])
         for call in grammar.rules[number].calls:
             callee = finished[call.rule]

@@ -35,23 +35,25 @@ def link(grammar: Grammar, options: Options | None = None, deadline: Deadline | 
     """
     options = options or Options()
     names = [rule.name for rule in grammar.rules]
-    nfa = lower(grammar)
+    nfa = lower(grammar, deadline)
     subsets = determinize(nfa, root=grammar.root, names=names, max_states=options.max_states, deadline=deadline)
     if subsets.starts[grammar.root] < 0:
         raise UnsatisfiableError("nothing can satisfy this", pointer=names[grammar.root],
                                  hint="relax the constraints that contradict each other")
-    machine = _minimal(resolve_calls(subsets, names, grammar.root, nfa.byte_class), nfa.byte_class)
+    machine = _minimal(resolve_calls(subsets, names, grammar.root, nfa.byte_class, deadline), nfa.byte_class, deadline)
     broken = verify_machine(machine)
     assert not broken, broken
     return machine
 
 
-def _minimal(linked: Linked, byte_class: UInt8) -> Machine:
+def _minimal(linked: Linked, byte_class: UInt8, deadline: Deadline | None) -> Machine:
     """Merge what no continuation tells apart, then number everything."""
     states = len(linked.table)
     table, byte_class = merge_columns(linked.table, byte_class)
     graph, colour = _graph(linked, table)
-    block = refine(graph, colour)
+    block = refine(graph, colour, deadline)
+    if deadline is not None:
+        deadline.check_now()
     first = first_members(block)
     merged = np.append(block, np.int32(-1))[graph[first]]  # rows over blocks; the block of an edge's cell names an edge
     is_state = first < states

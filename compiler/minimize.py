@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from stcc.compiler.adjacency import distinct_edges, group, reach
 from stcc.compiler.dfa import Dfa
+from stcc.compiler.options import Deadline
 
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
@@ -32,11 +33,11 @@ _CHUNK_CELLS = 1 << 20
 _WORD = (1 << 64) - 1
 
 
-def minimize_dfa(dfa: Dfa) -> Dfa:
+def minimize_dfa(dfa: Dfa, deadline: Deadline | None = None) -> Dfa:
     """The least trim DFA of the same labelled language, in canonical numbering: equal languages give equal arrays.
 
     States that are unreachable or dead go; byte classes with equal columns merge, numbered by their first byte. The empty language
-    gives one state without edges. O(cells + edges log states).
+    gives one state without edges. O(cells + edges log states). BudgetError past the deadline.
     """
     keep = np.flatnonzero(_useful(dfa))
     if not keep.size:
@@ -45,7 +46,7 @@ def minimize_dfa(dfa: Dfa) -> Dfa:
     dense[keep] = np.arange(len(keep))
     table, byte_class = merge_columns(dense[dfa.table[keep]], dfa.byte_class)
     accept = dfa.accept[keep]
-    block = refine(table, accept)
+    block = refine(table, accept, deadline)
     first = first_members(block)
     table, byte_class = merge_columns(np.append(block, np.int32(-1))[table[first]], byte_class)
     order = reverse_postorder([list(dict.fromkeys(row)) for row in table.tolist()], int(block[dense[dfa.start]]))
@@ -53,11 +54,16 @@ def minimize_dfa(dfa: Dfa) -> Dfa:
     return Dfa(byte_class, place[table[order]], accept[first][order].astype(np.int32), 0)
 
 
-def refine(table: Int32, colour: Int32) -> Int32:
-    """int32 ``[nodes]``: the coarsest stable partition finer than ``colour``; blocks numbered from 0 without gaps."""
+def refine(table: Int32, colour: Int32, deadline: Deadline | None = None) -> Int32:
+    """int32 ``[nodes]``: the coarsest stable partition finer than ``colour``; blocks numbered from 0 without gaps.
+
+    BudgetError past the deadline.
+    """
     colours, count = _dense(colour)
     block, nodes = colours, len(colours)
     while True:
+        if deadline is not None:
+            deadline.check_now()
         finer, finer_count = _dense(_hash_rows(table, block, count))
         gain = finer_count - count
         block, count = finer, finer_count
@@ -66,7 +72,7 @@ def refine(table: Int32, colour: Int32) -> Int32:
     block, count = _dense(block.astype(np.int64) * (int(colours.max()) + 1) + colours)  # exact even if two hashes collided
     seed = 0
     while count < nodes and not _stable(table, block):
-        block, count = _Refinement(table, block, count, seed).run()
+        block, count = _Refinement(table, block, count, seed).run(deadline)
         seed += 1  # two signatures collided if this is not the last turn
     return block
 
@@ -197,9 +203,11 @@ class _Refinement:
         for node in np.flatnonzero(sums != sums[first_members(block)[block]]).tolist():
             self.dirty.setdefault(self.block[node], set()).add(node)
 
-    def run(self) -> tuple[Int32, int]:
+    def run(self, deadline: Deadline | None) -> tuple[Int32, int]:
         """Split until no node is dirty; blocks and their number."""
         while self.dirty:
+            if deadline is not None:
+                deadline.check()
             number = next(iter(self.dirty))
             parts = self.split(number, self.dirty.pop(number))
             changes = [self.move(number, part) for part in parts]

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from stcc.compiler.adjacency import GrammarEdges, grammar_edges, group, reach
 from stcc.compiler.ir import CallEdge, Grammar
+from stcc.compiler.options import Deadline
 
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
@@ -44,17 +45,17 @@ class Nfa:
     calls: tuple[CallEdge, ...] = ()
 
 
-def lower(grammar: Grammar) -> Nfa:
+def lower(grammar: Grammar, deadline: Deadline | None = None) -> Nfa:
     """All rules in one table; ``starts[r]`` is rule ``r``'s start, ``accept`` holds exits, calls are numbered over all rules.
 
     Byte classes are the coarsest refinement of the embedded DFAs' classes and of the byte edges. A call of a rule that may end
-    without reading gets an epsilon to the return, so that the call itself need only be taken on a byte.
+    without reading gets an epsilon to the return, so that the call itself need only be taken on a byte. BudgetError past the deadline.
     """
     work = _Lowering(grammar)
-    work.place_blocks()
-    work.place_bytes()
-    work.place_exits()
-    work.skip_nullable()
+    for place in (work.place_blocks, work.place_bytes, work.place_exits, lambda: work.skip_nullable(deadline)):
+        place()
+        if deadline is not None:
+            deadline.check_now()
     return work.finish()
 
 
@@ -149,13 +150,15 @@ class _Lowering:
             fresh = self.add_nodes(np.array([node for node, _ in second], np.int64))
             self.accept[fresh] = [exit_ for _, exit_ in second]
 
-    def skip_nullable(self) -> None:
+    def skip_nullable(self, deadline: Deadline | None = None) -> None:
         """Add epsilons from calls to the returns of exits that the callee reaches without reading; a least fixpoint."""
         following: dict[int, list[int]] = {}
         for source, target in np.concatenate(self.epsilons).tolist():
             following.setdefault(source, []).append(target)
         added: set[tuple[int, int]] = set()
         while True:
+            if deadline is not None:
+                deadline.check_now()
             nullable = [self._silent_exits(base, following) for base in self.bases[:-1]]
             found = {(call.node, call.returns[exit_]) for call in self.calls for exit_ in nullable[call.rule] if call.returns[exit_] >= 0}
             if found <= added:

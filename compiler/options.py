@@ -71,7 +71,7 @@ class Options:
 
 
 class Deadline:
-    """The compile's clock: ``check`` is cheap enough to call once per state built."""
+    """The compile's clock: ``check`` is cheap enough to call once per state built, ``check_now`` for steps that take long by themselves."""
 
     __slots__ = ("_end", "_limit", "_ticks")
 
@@ -81,7 +81,12 @@ class Deadline:
     def check(self, pointer: str = "") -> None:
         """Raise BudgetError once the time limit has passed, naming ``pointer``."""
         self._ticks += 1
-        if self._ticks & 63 == 0 and time.monotonic() > self._end:
+        if self._ticks & 63 == 0:
+            self.check_now(pointer)
+
+    def check_now(self, pointer: str = "") -> None:
+        """The same, whatever was checked before."""
+        if time.monotonic() > self._end:
             raise BudgetError(
                 f"compiling took more than {self._limit:g} s", pointer=pointer,
                 hint="raise time_limit (--time-limit), or simplify the source here"

@@ -196,8 +196,12 @@ class _Run:
         try:
             grammar = stage("grammar", build)
             trimmed = stage("trimmed", lambda: trim(grammar, deadline))
-            inlined = stage("inlined", lambda: inline(trimmed, options.max_states))
+            inlined = stage("inlined", lambda: inline(trimmed, options.max_states, deadline=deadline))
             machine = stage("machine", lambda: link(inlined, options, deadline))
+            artifact = Artifact.create(self.kind, machine, self.metadata(digest_of))
+            for vocabulary in vocabularies:
+                artifact = stage("actions", lambda artifact=artifact, vocabulary=vocabulary:  # type: ignore[misc]
+                                 bind(artifact, vocabulary, deadline=deadline))
         except CompileError as error:
             raise error.with_source(self.source) from error.__cause__
         except RecursionError:
@@ -205,15 +209,15 @@ class _Run:
         except MemoryError:
             raise BudgetError("compiling needs more memory than there is", source=self.source,
                               hint="lower max_states to stop earlier, or simplify the source") from None
-        metadata = Metadata(
+        return artifact
+
+    def metadata(self, digest_of: bytes) -> Metadata:
+        """What the artifact tells of its source."""
+        return Metadata(
             name=self.source if self.source.startswith("<") else self.source.replace("\\", "/").rsplit("/", 1)[-1],
             source_sha256=source_digest(digest_of),
-            options={**options.recorded(), **self.recorded},
+            options={**self.options.recorded(), **self.recorded},
             compiler=VERSION,
             warnings=tuple(self.notes.warnings),
             unenforced=tuple(self.notes.unenforced),
         )
-        artifact = Artifact.create(self.kind, machine, metadata)
-        for vocabulary in vocabularies:
-            artifact = stage("actions", lambda artifact=artifact, vocabulary=vocabulary: bind(artifact, vocabulary))  # type: ignore[misc]
-        return artifact

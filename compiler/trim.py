@@ -31,7 +31,7 @@ def trim(grammar: Grammar, deadline: Deadline | None = None) -> Grammar:
     Raises UnsatisfiableError, naming the innermost rule that nothing can satisfy, when the language is empty;
     BudgetError past the deadline.
     """
-    productive = _Productive(grammar)
+    productive = _Productive(grammar, deadline)
     if 0 not in productive.exits[grammar.root]:
         rule = grammar.rules[_innermost_empty(grammar, productive.exits)]
         raise UnsatisfiableError("nothing can satisfy this", pointer=rule.name, hint="relax the constraints that contradict each other")
@@ -57,8 +57,8 @@ def verify_trimmed(grammar: Grammar) -> list[str]:
 class _Productive:
     """The first fixpoint: nodes reached from each rule's start, and exits found, calls crossed only through found exits."""
 
-    def __init__(self, grammar: Grammar) -> None:
-        self.grammar = grammar
+    def __init__(self, grammar: Grammar, deadline: Deadline | None = None) -> None:
+        self.grammar, self.deadline = grammar, deadline
         self.edges: GrammarEdges = grammar_edges(grammar)
         self.bases: list[int] = self.edges.bases.tolist()
         nodes = self.bases[-1]
@@ -92,6 +92,8 @@ class _Productive:
         self._enter(self.bases[self.grammar.root], stack)
         while stack:
             node = stack.pop()
+            if self.deadline is not None:
+                self.deadline.check()
             for target in self.targets[self.offsets[node]:self.offsets[node + 1]]:
                 self._enter(target, stack)
             for rule, exit_ in self.exits_at.get(node, ()):

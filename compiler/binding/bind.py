@@ -22,21 +22,23 @@ if TYPE_CHECKING:
     from stcc.formats.artifact import Artifact
 
 
-def bind(artifact: Artifact, vocabulary: Vocabulary) -> Artifact:
+def bind(artifact: Artifact, vocabulary: Vocabulary, *, deadline: Deadline | None = None) -> Artifact:
     """The artifact with a binding to ``vocabulary`` as it reads it, in place of one with the same fingerprint.
 
-    Raises BudgetError as ``bind_machine``.
+    ``deadline``: the clock of the compile that this is part of. Raises BudgetError as ``bind_machine``.
     """
     spelled = artifact.spelled(vocabulary)
-    return artifact.with_binding(bind_machine(artifact.machine, spelled), spelled.name)
+    return artifact.with_binding(bind_machine(artifact.machine, spelled, deadline=deadline), spelled.name)
 
 
-def bind_machine(machine: Machine, vocabulary: Vocabulary, *, time_limit: float = Options.time_limit) -> Binding:
+def bind_machine(machine: Machine, vocabulary: Vocabulary, *, time_limit: float = Options.time_limit,
+                 deadline: Deadline | None = None) -> Binding:
     """Everything a runtime needs of ``machine`` on ``vocabulary``.
 
-    Raises BudgetError past ``time_limit`` seconds, or where the actions or needs outgrow their entries budgets.
+    Raises BudgetError past the deadline (``time_limit`` seconds from now if there is none), or where the actions or needs outgrow their
+    entries budgets.
     """
-    deadline = Deadline(time_limit)
+    deadline = deadline or Deadline(time_limit)
     actions = token_actions(machine, vocabulary, deadline)
     needs = token_needs(machine, actions, deadline)
     plans = plan_states(machine, vocabulary, deadline)

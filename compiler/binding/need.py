@@ -148,8 +148,8 @@ class _System:
         changed = np.flatnonzero((costs < UNREACHABLE).any(axis=1))
         while len(changed):
             if deadline is not None:
-                deadline.check()
-            fresh_frames = self._improve_frames(costs, changed)
+                deadline.check_now()
+            fresh_frames = self._improve_frames(costs, changed, deadline)
             changed = np.concatenate((self._improve_states(costs, changed), fresh_frames))
         return costs
 
@@ -169,7 +169,7 @@ class _System:
         offered = np.minimum.reduceat(costs[value[order]], starts, axis=0) + np.int32(1)
         return self._lower(costs, states, offered)
 
-    def _improve_frames(self, costs: Int32, changed: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+    def _improve_frames(self, costs: Int32, changed: npt.NDArray[np.intp], deadline: Deadline | None) -> npt.NDArray[np.intp]:
         """Likewise for the frames around a changed value, or whose site a kind leaves to land at one."""
         if not len(self._frame):
             return changed[:0]
@@ -181,6 +181,8 @@ class _System:
         sites, starts = np.unique(self._outer[stale], return_index=True)
         improved = [changed[:0]]
         for site, low, high in zip(sites.tolist(), starts.tolist(), [*starts[1:].tolist(), len(stale)], strict=False):
+            if deadline is not None:
+                deadline.check()
             frames = stale[low:high]
             offered = _around(costs[self._inner[frames], :-1], costs[self.landing[:, site]])
             improved.append(self._lower(costs, self._frame[frames], offered))

@@ -288,6 +288,8 @@ class Algebra:
             unknown = self._steps[classes, rows[:, 1]] == UNKNOWN
             steps = np.unique(rows[unknown, 1].astype(np.int64) * self._classes + classes[unknown])
             for step in self._fill_inner_moves(steps).tolist():
+                if self.deadline is not None:
+                    self.deadline.check()
                 value, class_ = divmod(step, self._classes)
                 pair = self._fill_step(value, class_)
                 if pair >= 0:
