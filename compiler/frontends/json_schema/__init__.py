@@ -18,16 +18,19 @@ from typing import Any
 from stcc.compiler.frontends.json_schema.arrays import array_rule
 from stcc.compiler.frontends.json_schema.construction import Construction, string_rule
 from stcc.compiler.frontends.json_schema.counted import block_rule
+from stcc.compiler.frontends.json_schema.counted_arrays import items_rule
 from stcc.compiler.frontends.json_schema.document import Document, parse_schema
 from stcc.compiler.frontends.json_schema.expansion import Expander
 from stcc.compiler.frontends.json_schema.formula import Formulas
 from stcc.compiler.frontends.json_schema.objects import object_rule
 from stcc.compiler.frontends.json_schema.scalars import ScalarLanguages
 from stcc.compiler.frontends.json_schema.unordered import member_rule
+from stcc.compiler.frontends.json_schema.values import read_item
 from stcc.compiler.ir import Grammar
 from stcc.compiler.options import Deadline, Options
 
-_RULES = {"object": object_rule, "member": member_rule, "array": array_rule, "string": string_rule, "characters": block_rule}
+_RULES = {"object": object_rule, "member": member_rule, "array": array_rule, "string": string_rule, "characters": block_rule,
+          "items": items_rule(read_item)}
 
 
 @dataclass(frozen=True)

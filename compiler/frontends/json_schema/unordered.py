@@ -20,7 +20,7 @@ from stcc.compiler.frontends.json_schema.construction import Construction, RuleK
 from stcc.compiler.frontends.json_schema.formula import FALSE, TRUE
 from stcc.compiler.frontends.json_schema.keys import KeyAutomaton
 from stcc.compiler.frontends.json_schema.members import MemberClasses, NameClass
-from stcc.compiler.frontends.json_schema.values import read_value
+from stcc.compiler.frontends.json_schema.values import counted_on_the_stack, read_value
 from stcc.compiler.ir import Rule, RuleBuilder
 
 MOST_OWED = 8
@@ -74,7 +74,7 @@ def plain_object(members: MemberClasses) -> PlainObject | None:
         if value is None:
             return None
         values.append(value)
-        exit_ = name_class[0] if name_class[0] in owed else None, value if _counted(members.construction, value) else TRUE
+        exit_ = name_class[0] if name_class[0] in owed else None, value if counted_on_the_stack(members.construction, value) else TRUE
         ends.append(exits.setdefault(exit_, len(exits)))
     return PlainObject(members, formulas.conjunction(owing), tuple(values), tuple(ends), tuple(exits))
 
@@ -99,11 +99,6 @@ def _value_formula(members: MemberClasses, rest: frozenset[int], name_class: Nam
     parts = {*formulas.conjuncts(derived)}
     added = formulas.conjunction(parts - rest)
     return added if rest <= parts and all(map(members.construction.is_sat, formulas.atoms(added))) else None
-
-
-def _counted(construction: Construction, value: int) -> bool:
-    condition = construction.expander.restrict(value, "string")
-    return condition != FALSE and construction.scalars.counted((condition,)) is not None
 
 
 class _PlainRule:

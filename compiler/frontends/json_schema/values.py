@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from stcc.compiler.errors import CompileError
 from stcc.compiler.frontends.json_schema import atoms
 from stcc.compiler.frontends.json_schema.counted import counted_string
+from stcc.compiler.frontends.json_schema.counted_arrays import counted_array, read_counted_array
 from stcc.compiler.frontends.json_schema.formula import FALSE, TRUE
 from stcc.compiler.frontends.json_schema.order import merged_order
 from stcc.compiler.frontends.json_schema.unevaluated import covered_names
@@ -49,6 +50,19 @@ def read_value(construction: Construction, builder: RuleBuilder, source: int, mi
             if error.pointer:
                 raise
             raise type(error)(error.message, pointer=position.name(mixed), keyword=error.keyword, hint=error.hint) from None
+
+
+def read_item(construction: Construction, builder: RuleBuilder, source: int, formula: int, target: int) -> None:
+    """Read one JSON value that satisfies ``formula``, over ``Sat``, and go on at ``target``."""
+    read_value(construction, builder, source, (formula,), lambda residual: target)
+
+
+def counted_on_the_stack(construction: Construction, value: int) -> bool:
+    """Whether a value that satisfies ``value``, a formula over ``Sat``, may be read in blocks, so that no rule may end right behind it."""
+    string, array = (construction.expander.restrict(value, type_) for type_ in ("string", "array"))
+    return (string != FALSE and construction.scalars.counted((string,)) is not None) or (
+        array != FALSE and counted_array(construction.formulas, array) is not None
+    )
 
 
 @dataclass(frozen=True)
@@ -133,6 +147,8 @@ class _Position:
             self.builder.scan(self.source, construction.scalars.numbers(conditions), targets)
         elif self.type == "string":
             self._string(conditions, targets)
+        elif self.type == "array" and len(conditions) == 1 and (counted := counted_array(construction.formulas, conditions[0])):
+            read_counted_array(construction, self.builder, self.source, counted, targets[0])
         else:
             order = self.order(conditions, mixed) if self.type == "object" else ()
             self.builder.call(self.source, construction.rule((self.type, conditions, order), self.name(mixed)), targets)
