@@ -41,6 +41,7 @@ class Linked:
         edges: enter edges.
         sites: call sites, the return state of each exit of the callee (-1: never taken).
         start: the start state.
+        marked: states that the ``[`` of an array whose items must differ leads to.
     """
 
     table: Int32
@@ -49,6 +50,7 @@ class Linked:
     edges: tuple[Edge, ...]
     sites: tuple[tuple[int, ...], ...]
     start: int
+    marked: tuple[int, ...] = ()
 
 
 def resolve_calls(subsets: Subsets, names: Sequence[str], root: int, byte_class: npt.NDArray[np.uint8],
@@ -96,7 +98,8 @@ class _Resolution:
         exits = np.where(called[self.owner], accept, -1).astype(np.int32)
         # An end state of a called rule is left as soon as it is entered, so that it need not accept.
         accepting = (accept == 0) & bottom[self.owner] & ~((exits >= 0) & ~live.any(axis=1))
-        return Linked(self.table, exits, accepting, tuple(self.edges), tuple(self.sites), self.subsets.starts[self.root])
+        return Linked(self.table, exits, accepting, tuple(self.edges), tuple(self.sites), self.subsets.starts[self.root],
+                      self.subsets.marked)
 
     def check_time(self, state: int) -> None:
         """Stop past the deadline, naming the rule of ``state``."""

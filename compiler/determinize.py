@@ -51,6 +51,7 @@ class Subsets:
         owner: int32 ``[states]``, the rule each state lies in.
         starts: state of each rule's start; -1 for rules that nothing reached.
         calls: one per state and callee.
+        marked: states with a marked member: the ``[`` of an array whose items must differ pairwise leads there.
     """
 
     table: Int32
@@ -59,6 +60,7 @@ class Subsets:
     owner: Int32
     starts: tuple[int, ...]
     calls: tuple[SetCall, ...]
+    marked: tuple[int, ...] = ()
 
 
 def determinize_dfa(nfa: Nfa, *, max_states: int = 200_000, deadline: Deadline | None = None) -> Dfa:
@@ -137,6 +139,7 @@ class _Construction:
         nfa = self.nfa
         matters = (nfa.table >= 0).any(axis=1) | (nfa.accept >= 0)
         matters[list(self.node_calls)] = True
+        matters[list(nfa.marked)] = True
         closure: Int32 = np.where(matters, np.arange(self.nodes), -1).astype(np.int32)
         sources = np.flatnonzero(np.diff(nfa.epsilon_offsets) > 0)
         if not sources.size:
@@ -273,4 +276,8 @@ class _Construction:
         owner = (np.searchsorted(self.nfa.starts, first, side="right") - 1).astype(np.int32)
         starts = tuple(int(dense[self.closure[start]]) if self.closure[start] >= 0 else -1 for start in self.nfa.starts)
         calls = tuple(SetCall(int(dense[number]), rule, tuple(int(dense[r]) for r in landed)) for number, rule, landed in self.set_calls)
-        return Subsets(dense[table], accept, tuple(clashing), owner, starts, calls)
+        return Subsets(dense[table], accept, tuple(clashing), owner, starts, calls, self._marked(numbers.tolist()))
+
+    def _marked(self, numbers: list[int]) -> tuple[int, ...]:
+        marked = set(self.nfa.marked)
+        return tuple(state for state, number in enumerate(numbers) if not marked.isdisjoint(self.nodes_of(number))) if marked else ()

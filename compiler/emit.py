@@ -65,6 +65,7 @@ def render_grammar(grammar: Grammar) -> str:
         lines += [f"  {block.base}..{block.base + block.dfa.states - 1} embeds a DFA of {block.dfa.states} states" for block in rule.blocks]
         lines += [f"  {call.node} calls rule {call.rule}, returns {', '.join(map(str, call.returns))}" for call in rule.calls]
         lines += [f"  {node} exits {exit_}" for node, exit_ in rule.exits]
+        lines += [f"  {node} begins items that must differ" for node in rule.marks]
     return "\n".join(lines)
 
 
@@ -82,6 +83,7 @@ def render_machine(machine: Machine) -> str:
         moves = [f"{_set(found)} {_target(machine, cell)}" for cell, found in targets.items()]
         lines.append(f"{state}{marks}: " + "; ".join(moves))
     lines += [f"site {site} returns " + ", ".join(map(str, row)) for site, row in enumerate(machine.returns.tolist())]
+    lines += [f"state {state} begins items that must differ" for state in machine.unique.tolist()]
     return "\n".join(lines)
 
 

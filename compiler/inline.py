@@ -75,7 +75,7 @@ def _reached(grammar: Grammar) -> Grammar:
     for number in order:
         rule = grammar.rules[number]
         calls = tuple(CallEdge(call.node, numbers[call.rule], call.returns) for call in rule.calls)
-        rules.append(Rule(rule.name, rule.nodes, rule.bytes_, rule.epsilons, rule.blocks, calls, rule.exits, rule.exit_count))
+        rules.append(Rule(rule.name, rule.nodes, rule.bytes_, rule.epsilons, rule.blocks, calls, rule.exits, rule.exit_count, rule.marks))
     return Grammar(tuple(rules), 0)
 
 
@@ -88,6 +88,7 @@ class _Assembly:
         self.epsilons: list[Int32] = [rule.epsilons]
         self.links: list[tuple[int, int]] = []
         self.blocks = list(rule.blocks)
+        self.marks = list(rule.marks)
         self.calls: list[CallEdge] = []
         self.copies: dict[tuple[int, tuple[int, ...]], int] = {}
 
@@ -106,6 +107,7 @@ class _Assembly:
             self.epsilons.append(callee.epsilons + np.int32(base))
             self.links += [(base + node, call.returns[exit_]) for node, exit_ in callee.exits if call.returns[exit_] >= 0]
             self.blocks += [Block(block.dfa, base + block.base) for block in callee.blocks]
+            self.marks += [base + node for node in callee.marks]
             self.calls += [CallEdge(base + inner.node, inner.rule, tuple(base + node if node >= 0 else -1 for node in inner.returns))
                            for inner in callee.calls]
         self.links.append((call.node, base))
@@ -116,4 +118,4 @@ class _Assembly:
             return self.rule
         epsilons = np.concatenate([*self.epsilons, np.array(self.links, np.int32).reshape(-1, 2)])
         return Rule(self.rule.name, self.nodes, np.concatenate(self.bytes_), epsilons, tuple(self.blocks), tuple(self.calls),
-                    self.rule.exits, self.rule.exit_count)
+                    self.rule.exits, self.rule.exit_count, tuple(self.marks))

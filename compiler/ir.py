@@ -58,6 +58,7 @@ class Rule:
         calls: call edges.
         exits: pairs (node, exit).
         exit_count: how many exits callers may name; the root has one.
+        marks: nodes entered by the ``[`` of an array whose items must differ pairwise (see ``stcc.formats.machine``).
     """
 
     name: str
@@ -68,6 +69,7 @@ class Rule:
     calls: tuple[CallEdge, ...]
     exits: tuple[tuple[int, int], ...]
     exit_count: int
+    marks: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +90,7 @@ class RuleBuilder:
         self._blocks: list[Block] = []
         self._calls: list[CallEdge] = []
         self._exits: list[tuple[int, int]] = []
+        self._marks: list[int] = []
         self._embedded: dict[tuple[int, tuple[int, ...]], int] = {}
 
     def node(self) -> int:
@@ -143,11 +146,15 @@ class RuleBuilder:
         """``node`` may end the rule through ``exit_``."""
         self._exits.append((node, exit_))
 
+    def mark(self, node: int) -> None:
+        """``node`` is entered by the ``[`` of an array whose items must differ pairwise."""
+        self._marks.append(node)
+
     def build(self) -> Rule:
         """The finished rule."""
         return Rule(
             self.name, self.nodes, np.array(self._bytes, np.int32).reshape(-1, 4), np.array(self._epsilons, np.int32).reshape(-1, 2),
-            tuple(self._blocks), tuple(self._calls), tuple(self._exits), self.exit_count,
+            tuple(self._blocks), tuple(self._calls), tuple(self._exits), self.exit_count, tuple(self._marks),
         )
 
 
@@ -157,7 +164,8 @@ def verify_grammar(grammar: Grammar) -> list[str]:
     if not 0 <= grammar.root < len(grammar.rules):
         return ["the root is a rule"]
     for number, rule in enumerate(grammar.rules):
-        ends = [rule.bytes_[:, [0, 3]], rule.epsilons, np.array([call.node for call in rule.calls], np.int32)]
+        ends = [rule.bytes_[:, [0, 3]], rule.epsilons, np.array([call.node for call in rule.calls], np.int32),
+                np.array(rule.marks, np.int32)]
         if any(part.size and (int(part.min()) < 0 or int(part.max()) >= rule.nodes) for part in ends):
             broken.append(f"rule {number}: edges join nodes of the rule")
         for call in rule.calls:

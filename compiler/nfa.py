@@ -34,6 +34,7 @@ class Nfa:
         accept: int32 ``[nodes]``, label (or exit) of an accepting node, -1 otherwise.
         starts: start node of each rule.
         calls: call edges, their nodes and returns numbered over all rules.
+        marked: nodes entered by the ``[`` of an array whose items must differ pairwise.
     """
 
     byte_class: npt.NDArray[np.uint8]
@@ -43,6 +44,7 @@ class Nfa:
     accept: Int32
     starts: tuple[int, ...]
     calls: tuple[CallEdge, ...] = ()
+    marked: tuple[int, ...] = ()
 
 
 def lower(grammar: Grammar, deadline: Deadline | None = None) -> Nfa:
@@ -206,8 +208,13 @@ class _Lowering:
         calls = [CallEdge(int(place[call.node]), call.rule, tuple(place[list(call.returns)].tolist())) for call in self.calls]
         return Nfa(
             self.byte_class, place[self.table[kept]], offsets.astype(np.int32), targets.astype(np.int32), self.accept[kept],
-            starts, tuple(call for call in calls if call.node >= 0 and max(call.returns, default=-1) >= 0),
+            starts, tuple(call for call in calls if call.node >= 0 and max(call.returns, default=-1) >= 0), self._marked(place),
         )
+
+    def _marked(self, place: Int32) -> tuple[int, ...]:
+        """The marked nodes in the numbering ``place``."""
+        nodes = [int(place[base + node]) for rule, base in zip(self.grammar.rules, self.bases, strict=False) for node in rule.marks]
+        return tuple(node for node in nodes if node >= 0)
 
 
 def _common_classes(grammar: Grammar) -> npt.NDArray[np.uint8]:

@@ -10,6 +10,11 @@ if the stack is empty (accepted iff ``e == 0``). Any other such state returns la
 reads the byte at the return state. The output may end where the stack is empty and ``accepting[q]`` holds, or after an
 eager end through exit 0 on an empty stack.
 
+Items that must differ. A state in ``unique``, where the byte ``[`` leads to it, means: the array opened by that byte has no two equal items
+(JSON Schema's ``uniqueItems``). No automaton can tell; whoever decodes keeps the condition beside the machine, for texts that are JSON
+from that byte to the matching ``]``, or refuses the machine. No configuration that keeps it has all its completions forbidden but by an
+item that was begun: whatever items stand there, the array can still be finished with others.
+
 Invariants (``verify_machine``): every index is in range; return states have ``exits = -1``, so that a pop never
 chains without reading a byte; the target of an enter edge or a move may be an end state.
 
@@ -23,7 +28,7 @@ chains without reading a byte; the target of an enter edge or a move may be an e
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -47,6 +52,7 @@ class Machine:
         edge_pushes: int32, call sites pushed by each edge, outermost first.
         returns: int32 ``[sites, exits]``, return state of each call site for each exit; -1 where that exit is never taken.
         start: the start state.
+        unique: int32, rising: the states entered by the ``[`` of arrays whose items must differ pairwise; mostly empty.
     """
 
     byte_class: npt.NDArray[np.uint8]
@@ -58,6 +64,7 @@ class Machine:
     edge_pushes: Int32
     returns: Int32
     start: int
+    unique: Int32 = field(default_factory=lambda: np.zeros(0, np.int32))
 
     @property
     def states(self) -> int:
@@ -119,6 +126,7 @@ def verify_control(machine: Machine) -> list[str]:
         (_in_range(machine.edge_pushes, 0, sites), "pushed call sites are in range"),
         (_in_range(machine.edge_target, 0, states), "enter targets are in range"),
         (0 <= machine.start < states, "the start state is in range"),
+        (_in_range(machine.unique, 0, states) and bool((np.diff(machine.unique) > 0).all()), "unique states are in range and rise"),
     ]
     broken = [text for holds, text in checks if not holds]
     if not broken and sites:

@@ -23,7 +23,7 @@ from stcc.formats.sections import PLAIN_PATTERN_STATES, SectionReader
 
 PREFIX = "machine."
 MAX_NUMBER = (1 << 31) - 1
-NAMES = ("byte_class", "row_pattern", "patterns", "exits", "accepting", "edge_target", "edge_pushes", "edge_push_counts", "returns")
+NAMES = ("byte_class", "row_pattern", "patterns", "exits", "accepting", "edge_target", "edge_pushes", "edge_push_counts", "returns", "unique")
 
 
 def machine_sections(machine: Machine) -> list[SectionData]:
@@ -40,6 +40,7 @@ def machine_sections(machine: Machine) -> list[SectionData]:
         "edge_push_counts": narrow(np.diff(machine.edge_push_offsets)),
         "edge_pushes": delta(machine.edge_pushes),
         "returns": narrow(machine.returns.astype(np.int64) + 1),
+        "unique": delta(machine.unique),
     }
     return [SectionData(PREFIX + name, array, compress=name != "row_pattern" or machine.states < PLAIN_PATTERN_STATES)
             for name, array in arrays.items() if array.size or array.ndim == 2]
@@ -97,6 +98,7 @@ def read_machine(reader: SectionReader, start: int) -> Machine:
             edge_pushes=undelta(reader.take("edge_pushes", optional=True)),
             returns=_signed(reader.take("returns", dimensions=2), MAX_NUMBER).astype(np.int32),
             start=start,
+            unique=undelta(reader.take("unique", optional=True)),
         )
         broken = verify_control(machine)
     _refuse(reader, broken)

@@ -19,6 +19,7 @@ from stcc.runtime.masks import Masks
 from stcc.runtime.matcher import Matcher
 from stcc.runtime.stack import Configuration, Stacks
 from stcc.runtime.token_sets import token_sets
+from stcc.runtime.unique_matcher import UniqueMatcher, UniqueRules
 
 if TYPE_CHECKING:
     from stcc.formats import Artifact, Vocabulary
@@ -65,6 +66,11 @@ class Grammar:
         return Masks(self.binding, self.stacks, token_sets(self.vocabulary))
 
     @cached_property
+    def unique(self) -> UniqueRules:
+        """What arrays whose items must differ need beside the machine."""
+        return UniqueRules(self)
+
+    @cached_property
     def needs(self) -> Needs:
         """Costs of finishing. VocabularyRequired without a vocabulary."""
         return Needs(self.machine, self.masks)
@@ -95,7 +101,7 @@ class Grammar:
             BudgetTooSmall: no valid output fits in ``max_tokens``.
             VocabularyRequired: a budget or ``canonical`` was asked for, and the grammar has no vocabulary.
         """
-        return Matcher(self, max_tokens, canonical)
+        return (UniqueMatcher if len(self.machine.unique) else Matcher)(self, max_tokens, canonical)
 
     def need(self) -> int:
         """Fewest tokens of a valid output, stop token not counted. VocabularyRequired without a vocabulary."""

@@ -184,7 +184,7 @@ class Matcher:
 
     def fork(self) -> Matcher:
         """An independent matcher in the same configuration, with the same history and budget left."""
-        twin = object.__new__(Matcher)
+        twin = object.__new__(type(self))
         for name in Matcher.__slots__:
             setattr(twin, name, getattr(self, name))
         twin._history = self._history.copy()

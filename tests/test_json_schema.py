@@ -326,8 +326,8 @@ def test_integer_spellings() -> None:
         ({"$ref": "#"}, SourceError, "back to itself"),
         ({"type": "string", "pattern": "("}, SourceError, "pattern"),
         ({"type": "string", "pattern": "(a)\\1"}, UnsupportedError, "pattern"),
-        ({"type": "array", "uniqueItems": True}, UnsupportedError, "uniqueItems"),
-        ({"items": {"enum": list(range(40))}, "uniqueItems": True}, UnsupportedError, "uniqueItems"),
+        ({"not": {"type": "array", "uniqueItems": True}}, UnsupportedError, "uniqueItems"),
+        ({"items": {"enum": list(range(40))}, "uniqueItems": True, "minItems": 41}, UnsupportedError, "uniqueItems"),
         ({"enum": []}, UnsatisfiableError, "#"),
         (False, UnsatisfiableError, "#"),
         ({"type": "object", "properties": {"x": {"enum": []}}, "required": ["x"]}, UnsatisfiableError, "#"),
@@ -349,7 +349,7 @@ def test_bad_schemas(schema: Any, error: type[CompileError], place: str) -> None
 
 
 def test_unenforced_is_recorded() -> None:
-    artifact = compile_json_schema({"type": "array", "uniqueItems": True}, options=Options(unenforced="warn"))
+    artifact = compile_json_schema({"not": {"type": "array", "uniqueItems": True}}, options=Options(unenforced="warn"))
     assert [note["keyword"] for note in artifact.metadata.unenforced] == ["uniqueItems"]
 
 

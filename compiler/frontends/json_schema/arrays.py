@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from stcc.compiler.frontends.json_schema import atoms
 from stcc.compiler.frontends.json_schema.construction import Construction, RuleKey
+from stcc.compiler.frontends.json_schema.distinct import can_be_finished, claims
 from stcc.compiler.frontends.json_schema.formula import FALSE, TRUE
 from stcc.compiler.frontends.json_schema.unevaluated import Unevaluated, after_item, covers_item
 from stcc.compiler.frontends.json_schema.values import read_value
@@ -25,9 +26,13 @@ class _ArrayRule:
         for exit_, node in enumerate(self.ends):
             self.builder.exit(node, exit_)
 
-    def build(self, conditions: tuple[int, ...]) -> Rule:
+    def build(self, conditions: tuple[int, ...], distinct: bool) -> Rule:
         opened = self.builder.node()
         self.builder.byte(0, 0x5B, 0x5B, opened)
+        if distinct and can_be_finished(
+            self.construction, conditions, self.builder.name, self.derived, lambda state: self.construction.decided(state, self.final) >= 0
+        ):
+            self.builder.mark(opened)
         opened = self.construction.gap(self.builder, opened)
         self.close(opened, conditions)
         self.builder.epsilon(opened, self.item(conditions))
@@ -105,5 +110,6 @@ class _ArrayRule:
 
 
 def array_rule(construction: Construction, key: RuleKey, name: str) -> Rule:
-    """The rule of an array under ``key``'s conditions."""
-    return _ArrayRule(construction, key[1], name).build(key[1])
+    """The rule of an array under ``key``'s conditions; marked where its items must differ and that is not tracked in its states."""
+    conditions, distinct = claims(construction, key[1], name)
+    return _ArrayRule(construction, conditions, name).build(conditions, distinct)

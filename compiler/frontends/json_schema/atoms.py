@@ -134,6 +134,11 @@ class Unique:
 
 
 @dataclass(frozen=True)
+class Distinct:
+    """No two items are equal, which whoever decodes sees to (``distinct.py``)."""
+
+
+@dataclass(frozen=True)
 class Has:
     """A further member is called ``key``."""
 

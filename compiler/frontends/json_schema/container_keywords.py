@@ -13,7 +13,7 @@ from stcc.compiler.frontends.json_schema.reading import Keywords
 from stcc.compiler.frontends.json_schema.unevaluated import unevaluated
 
 UNIQUE_SETS = 2048
-"""Most sets of items seen that ``uniqueItems`` may track in one array."""
+"""Most sets of items seen that ``uniqueItems`` tracks in the states of one array; past it whoever decodes keeps the items."""
 
 
 class ContainerKeywords(Keywords):
@@ -113,12 +113,7 @@ class ContainerKeywords(Keywords):
             return TRUE
         constants = item_constants(self.document, schema)
         if constants is None or _subsets(len(constants), most) > UNIQUE_SETS:
-            return self.leave(
-                schema,
-                keyword,
-                f"that all items differ is enforced for at most {UNIQUE_SETS:,} sets of items seen, so for few possible items",
-                "list the items in an enum of ten values or fewer, bound the array with maxItems, or drop it",
-            )
+            return self.formulas.atom(atoms.Distinct())
         candidates = tuple(
             self.sat(self.document.child(schema, {"const": constant}, keyword, index)) for index, constant in enumerate(constants)
         )
