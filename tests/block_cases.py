@@ -106,7 +106,7 @@ class TextCache:
 
 
 class HashModel:
-    """Scores without floating-point noise: a hash of the last tokens, mixed with one of the whole text. Records every pass.
+    """Scores without floating-point noise: a hash of the last token, mixed with one of the whole text. Records every pass.
 
     ``memory`` is the weight of the whole text: 0 makes fields independent, so that drafts are right; a large one makes them useless.
     """
@@ -121,7 +121,7 @@ class HashModel:
         return [TextCache([[]], self.trimmable)]
 
     def scores(self, text: Sequence[int]) -> np.ndarray:
-        near = np.random.default_rng([self.seed, *text[-2:]]).normal(size=self.width)
+        near = np.random.default_rng([self.seed, *text[-1:]]).normal(size=self.width)
         far = np.random.default_rng([self.seed, *text]).normal(size=self.width) if self.memory else 0.0
         scores = (near + self.memory * far).astype(np.float32)
         scores[vocabulary().size:] += 50.0  # padding would win if it were not masked

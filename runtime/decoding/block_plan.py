@@ -122,7 +122,7 @@ def _block_after(grammar: Grammar, vocabulary: Vocabulary, cuts: Cuts, cut: int)
 def open_path(text: bytes) -> bytes | None:
     """What of the beginning of a JSON text ``text`` is still open: brackets, the keys that lead on, and an unfinished key or string.
 
-    None if the text is not that of an object or array.
+    None if the text is not that of an object or array, or nothing of it is open.
 
     >>> open_path(b'{"a":1,"b":{"c":[],"d":"')
     b'{"b":{"d":"'
@@ -146,6 +146,8 @@ def open_path(text: bytes) -> bytes | None:
             members.pop()
         elif byte == ord(",") and members:
             members[-1] = place + 1
+    if not openings:
+        return None
     parts = [text[opening:opening + 1] + text[member:end] for opening, member, end in
              zip(openings, members, [*openings[1:], len(text)], strict=True)]
     return b"".join(parts)

@@ -2,7 +2,8 @@
 
 In: a grammar's machine. Out: ``Cuts``: the cut states in the order in which every output visits them first, a short text that shows them,
 and for every state and call site the last cut that lies behind it. Only configurations with an empty stack are looked at: a call is one
-step from its caller to its return states, so that a shared nested value is a single part, and one that the compiler inlined is cut further.
+step from its caller to its return states, so that a shared nested value is a single part, and one that the compiler inlined is cut further. A
+return state is passed even where the machine returns lazily and reads on at once.
 
 A state is a cut iff every path from the start to an end visits it. On one shortest path, found breadth first, the cuts are the places that
 no detour jumps over: the places are taken in order, what each reaches off the path is explored once, and the furthest place that a detour
@@ -65,7 +66,7 @@ class _Ground:
         self.callers: dict[int, int] = {}  # outermost call site -> the state that pushed it
 
     def following(self, state: int) -> list[tuple[int, bytes]]:
-        """Successors and the bytes to them, each successor once; ``_END`` with no byte where the output may end."""
+        """Successors and the bytes to them, each successor once; ``_END`` where the output may end, and behind a byte that ends it."""
         found = self._known.get(state)
         if found is None:
             found = self._known[state] = list(self._steps(state)) if state >= 0 else []
@@ -73,13 +74,15 @@ class _Ground:
 
     def _steps(self, state: int) -> list[tuple[int, bytes]]:
         machine, steps = self.machine, dict[int, bytes]()
-        if self.stacks.ends[state] or self.stacks.eager_exit(state) == 0:
+        if self.stacks.ends[state]:
             steps[_END] = b""
         cells, first = np.unique(machine.table[state], return_index=True)
         for cell, column in sorted(zip(cells.tolist(), first.tolist(), strict=True), key=lambda pair: pair[1]):
             byte = int(self._byte[column])
             if 0 <= cell < machine.states:
-                steps.setdefault(cell, bytes([byte]))
+                exit_ = self.stacks.eager_exit(cell)
+                if exit_ <= 0:
+                    steps.setdefault(_END if exit_ == 0 else cell, bytes([byte]))
             elif cell >= 0:
                 site = machine.pushes(cell - machine.states)[0]
                 self.callers.setdefault(site, state)
@@ -126,7 +129,7 @@ def _shortest_path(ground: _Ground, start: int) -> tuple[list[int], list[bytes]]
                 waiting.append(target)
     if _END not in came:
         return [], []
-    state, path, texts = came[_END][0], list[int](), list[bytes]()
+    state, path, texts = came[_END][0], list[int](), [came[_END][1]]
     while True:
         path.append(state)
         before, text = came[state]

@@ -12,6 +12,7 @@ Cost: a table look-up a byte of all strings. Regions reach no further than ``mos
 
 from __future__ import annotations
 
+import heapq
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -63,10 +64,12 @@ def near_strings(stacks: Stacks, configuration: Configuration, most_strings: int
     The shortest are read on first, each as long as the strings stay within the bounds and more than one byte is no reason to stop. A list
     of the empty string alone says that the text is free here, or over.
     """
-    waiting: deque[tuple[bytes, Configuration]] = deque([_read_forced(stacks, b"", configuration, most_bytes)])
-    done: list[bytes] = []
+    text, place = _read_forced(stacks, b"", configuration, most_bytes)
+    waiting = [(len(text), text)]
+    places, done = {text: place}, list[bytes]()
     while waiting:
-        text, place = waiting.popleft()
+        _, text = heapq.heappop(waiting)
+        place = places.pop(text)
         live = stacks.live_bytes(*place)
         within = len(text) < most_bytes and 0 < len(live) <= most_strings - len(waiting) - len(done)
         if not within or stacks.may_end(*place):
@@ -75,7 +78,9 @@ def near_strings(stacks: Stacks, configuration: Configuration, most_strings: int
         for byte in live.tolist():
             after = stacks.step(*place, byte)
             if after is not None:
-                waiting.append(_read_forced(stacks, text + bytes([byte]), after, most_bytes))
+                longer, after = _read_forced(stacks, text + bytes([byte]), after, most_bytes)
+                places[longer] = after
+                heapq.heappush(waiting, (len(longer), longer))
     return sorted(done)
 
 
