@@ -162,7 +162,7 @@ def _with_records(algebra: Algebra, actions: int, run_starts: Int32, run_action:
     renumber = np.arange(states + len(records) + 1, dtype=np.int32)
     renumber[list(new_value)] = list(new_value.values())
     renumber[-1] = DEAD_VALUE
-    pushes = [records.pushes[record] for record in used]
+    pushes = [records.stacks[records.stack[record]] for record in used]
     suffix = np.concatenate([np.zeros((0, 2), np.int32), *suffixes])
     return TokenActions(
         actions, run_starts, run_action, replace(rows, base=renumber[rows.base]),

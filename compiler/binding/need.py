@@ -29,6 +29,7 @@ summary edges: opening ``s`` around a cost row is a (min, +) product of the row 
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,6 +46,7 @@ Int32 = npt.NDArray[np.int32]
 Bool = npt.NDArray[np.bool_]
 MAX_CELLS = 1 << 26  # value x kind cells of the fixpoint: 256 MiB
 _DOMINANCE_WORK = 1 << 26  # comparisons spent on leaving out kinds
+_GATHERED_CELLS = 1 << 18  # cells of cost rows gathered at once: 1 MiB; on 435 kinds all at once would be most of a gigabyte
 _PRODUCT_CELLS = 1 << 16  # sums of a product formed at once: 256 KiB, so that they stay in the cache
 
 
@@ -163,11 +165,17 @@ class _System:
         edges = np.repeat(low - (np.cumsum(counts) - counts), counts) + np.arange(total)
         source, value = self._source[edges], np.repeat(changed, counts)
         order = np.argsort(source, kind="stable")
-        source = source[order]
+        source, value = source[order], value[order]
         starts = np.flatnonzero(np.concatenate((np.ones(1, np.bool_), source[1:] != source[:-1])))
         states = source[starts]
-        offered = np.minimum.reduceat(costs[value[order]], starts, axis=0) + np.int32(1)
-        return self._lower(costs, states, offered)
+        fewest = np.empty((len(states), costs.shape[1]), np.int32)
+        pieces = starts // max(1, _GATHERED_CELLS // costs.shape[1])
+        cuts = [0, *(np.flatnonzero(np.diff(pieces)) + 1).tolist(), len(starts)]
+        ends = np.append(starts, len(source))
+        for low, high in itertools.pairwise(cuts):
+            np.minimum.reduceat(costs[value[ends[low]:ends[high]]], starts[low:high] - starts[low], axis=0, out=fewest[low:high])
+        fewest += np.int32(1)
+        return self._lower(costs, states, fewest)
 
     def _improve_frames(self, costs: Int32, changed: npt.NDArray[np.intp], deadline: Deadline | None) -> npt.NDArray[np.intp]:
         """Likewise for the frames around a changed value, or whose site a kind leaves to land at one."""

@@ -76,16 +76,21 @@ class Functions:
 class Records:
     """Interned records, as parallel lists; see ``stcc.formats.binding`` for the kinds.
 
-    ``stacks`` are the distinct pushes, the empty one first.
+    Attributes:
+        kind, head, function: of each record.
+        stack: of each record, the index of its pushes among ``stacks``.
+        stacks: the distinct pushes, the empty one first.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, states: int) -> None:
         self.kind: list[int] = []
         self.head: list[int] = []
         self.function: list[int] = []
-        self.pushes: list[tuple[int, ...]] = []
+        self.stack: list[int] = []
         self.stacks: list[tuple[int, ...]] = [()]
-        self._ids: dict[tuple[Any, ...], int] = {}
+        self._states = states
+        self._moves: dict[int, int] = {}
+        self._others: dict[tuple[int, int, int], int] = {}
         self._stack_ids: dict[tuple[int, ...], int] = {(): 0}
         self._columns: Int32 = np.zeros((2, 64), np.int32)
         self._filled = 0
@@ -93,29 +98,45 @@ class Records:
     def __len__(self) -> int:
         return len(self.kind)
 
-    def intern(self, kind: int, head: int, function: int = -1, pushes: tuple[int, ...] = ()) -> int:
-        """Index of the record with these fields."""
-        key = (kind, head, function, pushes)
-        found = self._ids.get(key)
+    def leaving(self, kind: int, exit_: int, function: int = -1) -> int:
+        """Index of the POPPED or EXPOSED record with these fields."""
+        found = self._others.get((kind, exit_, function))
         if found is None:
-            found = self._ids[key] = len(self.kind)
-            self.kind.append(kind)
-            self.head.append(head)
-            self.function.append(function)
-            self.pushes.append(pushes)
+            found = self._others[kind, exit_, function] = len(self.kind)
+            self._add(kind, [exit_], function, [0])
         return found
+
+    def move(self, pushes: tuple[int, ...], state: int) -> int:
+        """Index of the MOVE record with these fields."""
+        stack = self._stack_ids.get(pushes)
+        if stack is None:
+            stack = self._stack_ids[pushes] = len(self.stacks)
+            self.stacks.append(pushes)
+        return self.moves([stack * self._states + state])[0]
+
+    def moves(self, keys: list[int]) -> list[int]:
+        """Indices of the MOVE records with the distinct keys ``stack * states + state``."""
+        found = list(map(self._moves.get, keys))
+        fresh = [key for key, known in zip(keys, found, strict=True) if known is None]
+        if fresh:
+            self._moves.update(zip(fresh, range(len(self.kind), len(self.kind) + len(fresh)), strict=True))
+            self._add(MOVE, [key % self._states for key in fresh], -1, [key // self._states for key in fresh])
+        return list(map(self._moves.__getitem__, keys))
+
+    def _add(self, kind: int, heads: list[int], function: int, stacks: list[int]) -> None:
+        self.kind += [kind] * len(heads)
+        self.head += heads
+        self.function += [function] * len(heads)
+        self.stack += stacks
 
     def columns(self) -> tuple[Int32, Int32]:
         """int32 ``[records]`` each: head, and index of the pushes among ``stacks`` (0 unless a MOVE). At least one place long."""
-        for record in range(self._filled, len(self.kind)):
-            if record == self._columns.shape[1]:
-                self._columns = np.concatenate((self._columns, np.zeros_like(self._columns)), axis=1)
-            pushes = self.pushes[record]
-            if pushes not in self._stack_ids:
-                self._stack_ids[pushes] = len(self.stacks)
-                self.stacks.append(pushes)
-            self._columns[:, record] = self.head[record], self._stack_ids[pushes]
-        self._filled = len(self.kind)
+        low, high = self._filled, len(self.kind)
+        if high > self._columns.shape[1]:
+            more = np.zeros((2, max(high, 2 * self._columns.shape[1]) - self._columns.shape[1]), np.int32)
+            self._columns = np.concatenate((self._columns, more), axis=1)
+        self._columns[:, low:high] = self.head[low:], self.stack[low:]
+        self._filled = high
         return self._columns[0], self._columns[1]
 
 
@@ -133,7 +154,7 @@ class Algebra:
 
     def __init__(self, machine: Machine, deadline: Deadline | None = None, max_entries: int = MAX_ENTRIES) -> None:
         self.machine, self.deadline = machine, deadline
-        self.functions, self.records = Functions(max_entries), Records()
+        self.functions, self.records = Functions(max_entries), Records(machine.states)
         self.following: Int32 = np.full((64, machine.classes), -1, np.int32)
         self.following[DEAD] = DEAD
         self._states, self._classes = machine.states, machine.classes
@@ -160,12 +181,26 @@ class Algebra:
             self.following = np.concatenate((self.following, np.full_like(self.following, -1)))
         return function
 
-    def _record(self, kind: int, head: int, function: int = -1, pushes: tuple[int, ...] = ()) -> int:
-        value = self._states + self.records.intern(kind, head, function, pushes)
-        if value >= self._steps.shape[1] - 1:
-            more = np.full((self._classes, max(64, self._steps.shape[1] // 2)), UNKNOWN, np.int32)
-            self._steps = np.concatenate((self._steps[:, :-1], more, self._steps[:, -1:]), axis=1)
+    def _leaving(self, kind: int, exit_: int, function: int = -1) -> int:
+        """The value of a POPPED or EXPOSED record."""
+        value = self._states + self.records.leaving(kind, exit_, function)
+        self._make_room()
         return value
+
+    def _moved(self, pushes: tuple[int, ...], state: int) -> int:
+        """The value of ``move(pushes, state)``."""
+        if not pushes:
+            return state
+        value = self._states + self.records.move(pushes, state)
+        self._make_room()
+        return value
+
+    def _make_room(self) -> None:
+        """Let ``_steps`` have a column for every value, and one for dead."""
+        missing = self._states + len(self.records) + 1 - self._steps.shape[1]
+        if missing > 0:
+            more = np.full((self._classes, max(missing, 64, self._steps.shape[1] // 2)), UNKNOWN, np.int32)
+            self._steps = np.concatenate((self._steps[:, :-1], more, self._steps[:, -1:]), axis=1)
 
     def _plain_steps(self) -> Int32:
         """Class x value -> value: plain states' steps by array operations, room for records behind them; the last column is dead's."""
@@ -177,7 +212,7 @@ class Algebra:
         landed = np.arange(self._states, dtype=np.int32)
         for exit_ in np.unique(machine.exits[ends]).tolist():
             wanted = machine.sites or exit_ == 0  # without a stack the text would end through an exit that does not accept
-            landed[ends & (machine.exits == exit_)] = self._record(POPPED, exit_) if wanted else DEAD_VALUE
+            landed[ends & (machine.exits == exit_)] = self._leaving(POPPED, exit_) if wanted else DEAD_VALUE
         entered = [self._settle(machine.pushes(edge), int(target)) for edge, target in enumerate(machine.edge_target)]
         cells = np.concatenate((landed, np.array(entered, np.int32), np.array([DEAD_VALUE], np.int32)))  # cell -1 is the last
         steps = self._steps
@@ -315,8 +350,9 @@ class Algebra:
         inner &= (cells >= 0) & (cells < self._states)
         inner &= ~self._ends[np.where(inner, cells, 0)]
         keys, place = np.unique(stacks[records[inner]].astype(np.int64) * self._states + cells[inner], return_inverse=True)
-        found = [self._record(MOVE, key % self._states, pushes=self.records.stacks[key // self._states]) for key in keys.tolist()]
-        self._steps[classes[inner], values[inner]] = np.array(found, np.int32)[place]
+        found = np.array(self.records.moves(keys.tolist()), np.int32) + np.int32(self._states)
+        self._make_room()
+        self._steps[classes[inner], values[inner]] = found[place]
         left: Int64 = steps[~inner]
         return left
 
@@ -324,7 +360,7 @@ class Algebra:
         """Compute one value step; the pair it waits for, or -1 when done."""
         record = value - self._states
         if record >= 0 and self.records.kind[record] == MOVE:
-            self._steps[class_, value] = self._step_move(self.records.pushes[record], self.records.head[record], class_)
+            self._steps[class_, value] = self._step_move(self.records.stacks[self.records.stack[record]], self.records.head[record], class_)
             return -1
         exit_ = int(self.machine.exits[value]) if record < 0 else self.records.head[record]
         if exit_ >= len(self._on_returns):
@@ -336,7 +372,7 @@ class Algebra:
         if rest < 0:
             return function * self._classes + class_
         # the record first: making one may move the table
-        result = DEAD_VALUE if rest == DEAD else self._record(EXPOSED, exit_, rest)
+        result = DEAD_VALUE if rest == DEAD else self._leaving(EXPOSED, exit_, rest)
         self._steps[class_, value] = result
         return -1
 
@@ -360,9 +396,9 @@ class Algebra:
         if self._ends[state]:
             exit_ = int(self.machine.exits[state])
             if not pushes:
-                return self._record(POPPED, exit_)
+                return self._leaving(POPPED, exit_)
             state = self._returns[pushes[-1]][exit_]
             pushes = pushes[:-1]
             if state < 0:
                 return DEAD_VALUE
-        return self._record(MOVE, state, pushes=pushes) if pushes else state
+        return self._moved(pushes, state)
