@@ -11,7 +11,7 @@ from typing import Any
 
 import jsonschema
 
-from stcc.compiler import Options, compile_tools
+from stcc.compiler import compile_tools
 from stcc.runtime.sampling import Walker
 
 Call = tuple[str, Any]
@@ -25,7 +25,8 @@ def function(name: str, properties: dict[str, Any], required: list[str] | None =
 POINT = {"type": "object", "properties": {"x": {"type": "number"}, "y": {"type": "number"}}, "required": ["x", "y"],
          "additionalProperties": False}
 TOOLS: list[dict[str, Any]] = [
-    function("get_weather", {"city": {"type": "string"}, "unit": {"enum": ["celsius", "fahrenheit"]}, "days": {"type": "integer"}}, ["city"]),
+    function("get_weather", {"city": {"type": "string"}, "unit": {"enum": ["celsius", "fahrenheit"]}, "days": {"type": "integer"}},
+             ["city"]),
     function("get_weather_map", {"area": POINT, "zoom": {"type": "integer", "minimum": 1, "maximum": 18}}),
     function("get_time", {}),
     function("add", {"a": {"type": "number"}, "b": {"type": "number"}}),
@@ -204,7 +205,7 @@ def harmony(reply: str) -> Parsed:
             raise ValueError(f"not a message: {message!r}")
         channel, constrained, content, ending = found.groups()
         if channel.startswith("commentary to=functions."):
-            if not constrained or ending != "<|call|>":
+            if not constrained or ending == "<|end|>":
                 raise ValueError(f"not a call: {message!r}")
             calls.append((channel.removeprefix("commentary to=functions."), json_value(content)))
         elif channel == "analysis":
@@ -278,5 +279,3 @@ def accepts(machine: Any, text: str) -> bool:
     matcher = load(machine).matcher()
     return matcher.accept_bytes(text.encode()) and matcher.is_accepting()
 
-
-FLEXIBLE = Options(whitespace="flexible")

@@ -6,7 +6,8 @@ the document that holds the schemas, and no string or name of any value contains
 they share.
 
 The markers are one more pattern that every string has to fail (``not containing``), so lengths, patterns, constants and formats are
-exact beside it.
+exact beside it. A string whose length is bounded holds not even what begins like a marker (``COUNTED_PREFIX``): every state of the pattern
+is there for every count.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from stcc.compiler.frontends.json_schema.values import _Position
 from stcc.compiler.ir import Rule, RuleBuilder
 from stcc.compiler.options import Deadline, Options
 
+COUNTED_PREFIX = 5
+"""Characters of a marker that no string of bounded length holds: each character is a state for each count."""
 Builder = Callable[[Construction, RuleKey, str], Rule]
 _DYNAMIC = ("$dynamicRef", "$recursiveRef", "json-schema.org/draft/20")
 
@@ -73,12 +76,21 @@ class MarkedScalars(ScalarLanguages):
 
     def __init__(self, formulas: Formulas, options: Options, deadline: Deadline, places: dict[str, str], markers: Iterable[str]) -> None:
         super().__init__(formulas, options, deadline, places)
-        self._markers = tuple(markers)
-        pattern = "|".join(re.escape(marker).replace("\n", "\\n") for marker in self._markers)
-        self.unmarked = formulas.negation(formulas.atom(atoms.StringPattern(_ecma(pattern)))) if pattern else TRUE
+        exact = tuple(markers)
+        self.unmarked = self._without(exact)
+        self._counted_unmarked = self._without(dict.fromkeys(marker[:COUNTED_PREFIX] for marker in exact))
+
+    def _without(self, markers: Iterable[str]) -> int:
+        """The formula "none of ``markers`` occurs in the string"."""
+        pattern = "|".join(_ecma(re.escape(marker).replace("\n", "\\n")) for marker in markers)
+        return self._formulas.negation(self._formulas.atom(atoms.StringPattern(pattern))) if pattern else TRUE
 
     def _kept(self, conditions: tuple[int, ...]) -> tuple[int, ...]:
-        return tuple(self._formulas.conjunction([condition, self.unmarked]) for condition in conditions)
+        """``conditions``, with the markers kept out. Strings whose length is counted do without all that begins like a marker."""
+        used = frozenset().union(*map(self._formulas.atoms, conditions))
+        counted = any(isinstance(self._formulas.payload(atom), atoms.StringLength) for atom in used)
+        unmarked = self._counted_unmarked if counted else self.unmarked
+        return tuple(self._formulas.conjunction([condition, unmarked]) for condition in conditions)
 
     def raw(self, conditions: tuple[int, ...]) -> Dfa:
         """As ``ScalarLanguages.raw``, without texts that hold a marker."""

@@ -201,8 +201,10 @@ class _TaggedObject:
         if state not in self.after:
             self.construction.count_state(self.builder)
             if self.any_order and len(self.after) >= ANY_ORDER_STATES:
-                raise BudgetError(f"in any order, these {len(self.names)} parameters need more than {ANY_ORDER_STATES:,} sets of names seen",
-                                  pointer=self.builder.name, keyword="properties", hint="compile it with property_order='declared'")
+                raise BudgetError(
+                    f"in any order, these {len(self.names)} parameters need more than {ANY_ORDER_STATES:,} sets of names seen",
+                    pointer=self.builder.name, keyword="properties", hint="compile it with property_order='declared'",
+                )
             self.after[state] = self.builder.node()
             self.queue.append(state)
         return self.after[state]

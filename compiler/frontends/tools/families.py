@@ -37,6 +37,7 @@ class CallFormat:
         head: before a call.
         neck: between the tool's name and the arguments; unused where ``keys`` is given.
         tail: after a call.
+        tail_stops: the tail is a token that ends the output, so that the text may end before it.
         keys: names of the two members of a call that is one JSON object; None for others.
         tags: how arguments are spelled, if not as JSON.
         numbered: a running number stands between name and neck, after a colon.
@@ -56,6 +57,7 @@ class CallFormat:
     head: str = ""
     neck: str = ""
     tail: str = ""
+    tail_stops: bool = False
     keys: tuple[str, str] | None = None
     tags: Tags | None = None
     numbered: bool = False
@@ -99,8 +101,9 @@ _ALL = (
                openers=("[TOOL_CALLS]",), closers=("[TOOL_CALLS]",), special=("[TOOL_CALLS]",)),
     CallFormat("mistral_v11", head="[TOOL_CALLS]", neck="[ARGS]", openers=("[TOOL_CALLS]",), closers=("[TOOL_CALLS]", "[ARGS]"),
                reasoning=Section("[THINK]", "[/THINK]"), special=("[TOOL_CALLS]", "[ARGS]", "[THINK]", "[/THINK]")),
-    CallFormat("harmony", head="<|channel|>commentary to=functions.", neck=" <|constrain|>json<|message|>", tail="<|call|>", parallel=False,
-               openers=_HARMONY, closers=_HARMONY, reasoning=Section("<|channel|>analysis<|message|>", "<|end|>", "<|start|>assistant"),
+    CallFormat("harmony", head="<|channel|>commentary to=functions.", neck=" <|constrain|>json<|message|>", tail="<|call|>",
+               tail_stops=True, parallel=False, openers=_HARMONY, closers=_HARMONY,
+               reasoning=Section("<|channel|>analysis<|message|>", "<|end|>", "<|start|>assistant"),
                text=Section("<|channel|>final<|message|>"),
                preamble=Section("<|channel|>commentary<|message|>", "<|end|>", "<|start|>assistant"), special=_HARMONY),
     CallFormat("deepseek_v3", section_open=_DEEPSEEK[0], head=f"{_DEEPSEEK[1]}function{_DEEPSEEK[2]}", neck="\n```json\n",

@@ -28,6 +28,8 @@ from stcc.compiler.ir import CallEdge, Grammar, Rule, RuleBuilder
 from stcc.compiler.options import Deadline, Options
 from stcc.compiler.trim import productive_exits
 
+SPECIAL_PREFIX = 3
+"""Characters of a special token's text that values do not hold: ``<|c`` for ``<|call|>``."""
 _NOT_A_CALL = r"[ \t\r\n]*([^ \t\r\n{][\s\S]*)?"
 """Text that is told from a call by its first character."""
 _OPENING = ("additionalProperties", "unevaluatedProperties")
@@ -64,7 +66,7 @@ class ToolSet:
             options = replace(options, property_order="declared")
         self.format, self.names = format, tuple(tool.name for tool in tools)
         builders = tagged_rules(format.tags) if format.tags is not None else {}
-        self._embedding = Embedding(options, deadline, endings_cut((*format.closers, *format.special)), builders)
+        self._embedding = Embedding(options, deadline, value_markers(format), builders)
         kind = OBJECT if format.tags is not None else "object"
         self._arguments: dict[str, int] = {}
         for tool in tools:
@@ -110,6 +112,15 @@ class ToolSet:
                     order[call.rule] = None
                     queue.append(call.rule)
         return {number: place for place, number in enumerate(order, 1)}
+
+
+def value_markers(format: CallFormat) -> tuple[str, ...]:
+    """What no value may hold: what ends something around it, without its last character; of special tokens even what they begin with.
+
+    Each character of a marker is a state in every string, and a tokenizer has many special tokens. No text but theirs begins so.
+    """
+    marks = {mark[:SPECIAL_PREFIX] if mark in format.special else mark[:-1] for mark in (*format.closers, *format.special)}
+    return tuple(sorted(mark for mark in marks if not any(other != mark and other in mark for other in marks)))
 
 
 def _renumbered(rule: Rule, numbers: dict[int, int]) -> Rule:
@@ -222,6 +233,8 @@ class _ReplyRule:
         for name, rule in arguments.items():
             self.arguments(named, name, rule, over)
         last = self.literal(over, self.format.tail)
+        if self.format.tail_stops:
+            self.builder.epsilon(over, self.end)
         if self.reply.several and self.format.parallel:
             self.builder.literal(last, self.format.separator.encode(), first)
         self.builder.literal(last, self.format.section_close.encode(), self.end)
