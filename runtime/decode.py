@@ -98,7 +98,7 @@ def generate_with(model: Any, constraint: Constraint, vocabulary: Vocabulary, pr
         constraint: at the start of the output.
         vocabulary: the model's; it says which tokens end an output, and what the others spell.
         prompt_tokens: at least one.
-        settings: how to decode; ``max_tokens`` cuts the output, unless the constraint is a ``Matcher`` with a budget of its own.
+        settings: how to decode; ``max_tokens`` cuts the output, unless the constraint is a ``Matcher`` that has a budget.
 
     Raises:
         DecodeError: as ``generate``.

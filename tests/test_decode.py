@@ -23,8 +23,8 @@ from stcc.compiler.ir import RuleBuilder  # noqa: E402
 from stcc.compiler.machine import link  # noqa: E402
 from stcc.compiler.vocabularies import vocabulary_from_tokenizer  # noqa: E402
 from stcc.formats import Vocabulary  # noqa: E402
-from stcc.runtime.decoding import model as decoding_model  # noqa: E402
 from stcc.runtime.decode import DecodeError, EmptyPromptError, Generation, NarrowHeadError, generate  # noqa: E402
+from stcc.runtime.decoding import model as decoding_model  # noqa: E402
 from stcc.runtime.errors import BudgetTooSmall, VocabularyRequired  # noqa: E402
 from stcc.runtime.grammar import Grammar  # noqa: E402
 

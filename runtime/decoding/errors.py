@@ -41,5 +41,5 @@ class ContextExceeded(DecodeError):  # noqa: N818 - named for what happened, as 
 
     def __init__(self, prompt_tokens: int, context_length: int, need: int) -> None:
         self.prompt_tokens, self.context_length, self.need = prompt_tokens, context_length, need
-        super().__init__(f"the prompt has {prompt_tokens} of the {context_length} tokens that the model takes; an output needs {need} or more",
+        super().__init__(f"the prompt has {prompt_tokens} of the {context_length} tokens that the model takes; an output needs {need}",
                          f"shorten the prompt to at most {max(context_length - need, 0)} tokens")

@@ -60,8 +60,9 @@ class Lookahead:
             quiet = self._quiet[key] = self._look(state, level, canonical)
         return quiet
 
-    def limit(self, matcher: Matcher, token: Any, logits: Any, canonical: bool) -> Any:
-        """The logits ``[1, head]`` of the step after ``token``, lazily, with ``-inf`` where the grammar does not allow a token.
+    def limit(self, matcher: Matcher, token: Any, logits: Any, canonical: bool) -> tuple[Any, Any]:
+        """The logits ``[1, head]`` of the step after ``token`` with ``-inf`` where the grammar does not allow a token, and whether they
+        may be trusted, bool ``[]``; lazily.
 
         Args:
             matcher: in the configuration before ``token``.
@@ -71,9 +72,12 @@ class Lookahead:
         """
         import mlx.core as mx
 
+        from stcc.runtime.device.constraint import SOUND
+
         constraint = self._constraint(canonical)
         before = mx.array(self._tables.configuration(0, matcher.state, matcher.stack))[None]
-        return constraint.limit(constraint.after(constraint.at(before), token), logits)[1]
+        step, limited = constraint.limit(constraint.after(constraint.at(before), token), logits)
+        return limited, step.fault[0, 0] == SOUND
 
     def _constraint(self, canonical: bool) -> DeviceConstraint:
         from stcc.runtime.device.constraint import DeviceConstraint, canonical_plans

@@ -156,11 +156,11 @@ class Generation:
         return self.stop_reason is None
 
     def _left(self) -> int | None:
-        """Tokens that may still be emitted; None without a limit. The budget of a matcher is its own."""
-        if self._matcher is not None:
-            return self._matcher.tokens_left
+        """Tokens that may still be emitted before the output is cut; None without a limit, or where a budget sees to it."""
         limit = self._settings.max_tokens
-        return None if limit is None else max(limit - len(self.tokens), 0)
+        if limit is None or (self._matcher is not None and self._matcher.tokens_left is not None):
+            return None
+        return max(limit - len(self.tokens), 0)
 
     def _scores(self, pending: list[int]) -> Any:
         """Feed the pending tokens; lazy logits after the last of them."""
@@ -243,7 +243,7 @@ class Generation:
         if look is None or matcher is None:
             return None
         started = time.perf_counter()
-        canonical, left = self._settings.forcing != "off", matcher.tokens_left
+        canonical, left = self._settings.forcing != "off", self._left() if matcher.tokens_left is None else matcher.tokens_left
         state, level = matcher.configuration()
         quiet = (left is None or left > 1) and look.exact_at(level)
         quiet = quiet and (self._settings.loop == "eager" or look.is_quiet(state, level, canonical))
@@ -253,7 +253,9 @@ class Generation:
 
     def _ahead(self, look: Lookahead, matcher: Matcher, choice: Choice, canonical: bool) -> _Step:
         logits = self._processed(self.stream.score(choice.token, 1), choice.token)
-        following = self._chooser.choose(logits, look.limit(matcher, choice.token, logits, canonical), self._draws + 1)
+        limited, sound = look.limit(matcher, choice.token, logits, canonical)
+        following = self._chooser.choose(logits, limited, self._draws + 1)
+        following = following._replace(sound=following.sound & sound)
         following.enqueue()
         self.statistics.ahead += 1
         return _Step(logits, following)
@@ -296,7 +298,7 @@ class Generation:
         if self._settings.forcing == "off":
             return ()
         forced, left = tuple(self._constraint.forced_tokens()), self._left()
-        if left is not None and self._matcher is None:
+        if left is not None:
             forced = forced[:max(left - taken, 0)]
         for place, token in enumerate(forced):
             if not self._constraint.accept_token(token):  # a plan ends early where the budget leaves no room for it

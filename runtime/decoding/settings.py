@@ -24,7 +24,7 @@ class Settings(NamedTuple):
     """How to decode.
 
     Attributes:
-        max_tokens: most tokens emitted; None for no limit. A ``Matcher`` has a budget of its own, which counts instead.
+        max_tokens: most tokens emitted; None for no limit. The budget of a ``Matcher`` counts instead, if it has one.
         sampling: how a token is chosen.
         sampler: mlx-lm's or the caller's, in place of the one that ``sampling`` describes; its seed still counts.
         logits_processors: applied in order, before the mask.
