@@ -162,19 +162,18 @@ class Generation:
             return None
         return max(limit - len(self.tokens), 0)
 
-    def _scores(self, pending: list[int]) -> Any:
+    def _scores(self, pending: Sequence[int]) -> Any:
         """Feed the pending tokens; lazy logits after the last of them."""
         import mlx.core as mx
 
         if not self.statistics.passes:
-            self.stream.prefill(pending[:-1])
-            pending = pending[-1:]
+            pending = self.stream.prefill(pending)
         started = time.perf_counter()
-        if self._settings.forcing == "step":
+        if self._settings.forcing == "step" and self.statistics.passes:
             for token in pending[:-1]:
                 mx.eval(self.stream.score(mx.array([token]), 1))
             pending = pending[-1:]
-        logits = self._processed(self.stream.score(mx.array(pending), len(pending)), None)
+        logits = self._processed(self.stream.score(mx.array(list(pending)), len(pending)), None)
         self.statistics.enqueue_seconds += time.perf_counter() - started
         return logits
 

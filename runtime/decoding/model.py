@@ -21,6 +21,8 @@ from typing import Any
 
 PREFILL_TOKENS = 512
 """Prompt tokens per pass: bounds the prompt's activations, and changes no result."""
+SCORED_TOKENS = 32
+"""Likewise for a pass that scores all its tokens only to keep the last of them."""
 PLAIN_HEADS = frozenset({"llama", "olmo2", "phi3", "qwen2", "qwen3", "qwen3_moe", "qwen3_next", "qwen3_5", "qwen3_5_moe", "smollm3"})
 """Modules of ``mlx_lm.models`` whose scores are ``lm_head`` or the tied embedding, applied to what ``model.model`` returns."""
 _MODELS = "mlx_lm.models."
@@ -57,6 +59,11 @@ class DecodingModel:
         from mlx_lm.models.cache import can_trim_prompt_cache
 
         return bool(can_trim_prompt_cache(self.make_cache()))
+
+    @property
+    def scored_tokens(self) -> int:
+        """Most tokens that are better fed with the pass that scores than before it, in passes that score nothing."""
+        return PREFILL_TOKENS if self._trunk is not None else min(SCORED_TOKENS, PREFILL_TOKENS)
 
     @property
     def width(self) -> int:

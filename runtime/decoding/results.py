@@ -51,8 +51,9 @@ class Statistics:
 
     Attributes:
         prompt_tokens: tokens of the prompt.
-        passes: model runs that scored a next token, dropped ones included; the last part of the prompt is the first of them.
-        prefill_passes: model runs over the rest of the prompt (and the text forced before the first choice), which score nothing.
+        passes: model runs that scored a next token, dropped ones included; the last part of the prompt (and the text forced before the
+            first choice) is the first of them.
+        prefill_passes: model runs over the rest of a long prompt, which score nothing.
         ahead: passes that were enqueued before the token they read was known to the host.
         dropped: passes whose scores nobody used: enqueued ahead of an ending or, in the eager loop, of forced text.
         sampled: tokens chosen, stop tokens not counted.

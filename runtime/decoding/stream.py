@@ -22,10 +22,12 @@ class Stream:
         self.cache: Cache = model.make_cache() if cache is None else cache
         self.fed = cached
 
-    def prefill(self, tokens: Sequence[int]) -> None:
-        """Feed tokens whose scores are not needed."""
-        self._statistics.prefill_passes += self._model.prefill(tokens, self.cache)
-        self.fed += len(tokens)
+    def prefill(self, tokens: Sequence[int]) -> Sequence[int]:
+        """Feed tokens whose scores are not needed, all but the last few, which are returned: the pass that scores takes them along."""
+        early = max(len(tokens) - self._model.scored_tokens, 0)
+        self._statistics.prefill_passes += self._model.prefill(tokens[:early], self.cache)
+        self.fed += early
+        return tokens[early:]
 
     def score(self, tokens: Any, count: int) -> Any:
         """Feed ``count`` tokens, int ``[count]`` on the device, in one pass. Lazy logits ``[1, head]``, after the last of them."""
