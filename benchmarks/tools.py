@@ -18,6 +18,7 @@ import platform
 import statistics
 import time
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,7 @@ def xgrammar_row(folder: Path, size: int, rounds: int) -> dict[str, Any]:
 
     compile_set(tools(1))
     total, compiled = timed(lambda: compile_set(tools(size)), rounds)
-    return {"engine": f"xgrammar {xgrammar.__version__}", "format": "hermes", "tools": size, "total": total,
+    return {"engine": f"xgrammar {metadata.version('xgrammar')}", "format": "hermes", "tools": size, "total": total,
             "memory_bytes": int(compiled.memory_size_bytes)}
 
 
@@ -103,7 +104,7 @@ def llguidance_row(folder: Path, size: int, rounds: int) -> dict[str, Any]:
 
     def lark(listed: list[dict[str, Any]]) -> str:
         names = [f"c{number}" for number in range(len(listed))]
-        rules = [f"start: call (\"\\n\" call)*\ncall: \"<tool_call>\\n\" ({' | '.join(names)}) \"\\n</tool_call>\""]
+        rules = [f'start: call ("\\n" call)*\ncall: <tool_call> "\\n" ({" | ".join(names)}) "\\n" </tool_call>']
         for name, one in zip(names, listed, strict=True):
             head = json.dumps(f'{{"name": "{one["function"]["name"]}", "arguments": ')
             rules.append(f'{name}: {head} %json {json.dumps(one["function"]["parameters"])} "}}"')
@@ -122,7 +123,7 @@ def llguidance_row(folder: Path, size: int, rounds: int) -> dict[str, Any]:
 
     compile_set(tools(1))
     total, _ = timed(lambda: compile_set(tools(size)), rounds)
-    return {"engine": "llguidance", "format": "hermes", "tools": size, "total": total}
+    return {"engine": f"llguidance {metadata.version('llguidance')}", "format": "hermes", "tools": size, "total": total}
 
 
 def peer_rows(folder: Path, sizes: tuple[int, ...], rounds: int) -> list[dict[str, Any]]:
