@@ -2,8 +2,8 @@
 
 In: the six schemas of the samples, each in three phrasings. Every output is decoded three ways in one process, interleaved: one token after
 the other, in certified blocks (Theorem 23), and with finite regions read ahead. Out: per schema the passes and seconds of each, whether
-the tokens are the same, and how much of the first draft was right. What a copy of the prompt's cache costs is measured too, and what the prompt
-cache saves when the prompt is read again.
+the tokens are the same, and how much of the first draft was right. Also what a copy of the prompt's cache costs, and what the prompt cache
+saves when the prompt is read again.
 
     python benchmarks/blocks.py [--quick] [--json OUT]
 
@@ -115,8 +115,9 @@ def main() -> None:
           f"{'blocks':>7}{'waves':>6}{'cert':>5}{'first right':>12}{'same':>6}{'s':>7} | {'regions':>7}{'rows':>6}{'same':>6}{'s':>7}")
     for row in rows:
         print(f"{row['schema']:16}{row['tokens']:7} | {row['passes']:10}{row['seconds']:7.1f} | {row['blocks_passes']:7}"
-              f"{row['wave_steps']:6}{row['certificates']:5}{row['first_accepted']:6} of {row['first_places']:<3}{row['blocks_identical']:3}/{row['outputs']:<2}"
-              f"{row['blocks_seconds']:7.1f} | {row['regions_passes']:7}{row['regions_row_steps']:6}"
+              f"{row['wave_steps']:6}{row['certificates']:5}{row['first_accepted']:6} of {row['first_places']:<3}"
+              f"{row['blocks_identical']:3}/{row['outputs']:<2}{row['blocks_seconds']:7.1f} | "
+              f"{row['regions_passes']:7}{row['regions_row_steps']:6}"
               f"{row['regions_identical']:3}/{row['outputs']:<2}{row['regions_seconds']:7.1f}")
     whole = rows[-1]
     print(f"passes saved: blocks {whole['passes'] - whole['blocks_passes']} of {whole['passes']}, "

@@ -25,6 +25,8 @@ from stcc.runtime.decoding.errors import ContextExceeded, DecodeError, EmptyProm
 from stcc.runtime.decoding.model import DecodingModel  # noqa: E402
 from stcc.runtime.decoding.prompt_cache import PromptCache  # noqa: E402
 from stcc.runtime.decoding.rows import CacheKindError  # noqa: E402
+from stcc.runtime.decoding.spelling import longest_token  # noqa: E402
+from stcc.runtime.decoding.trail import Trail  # noqa: E402
 from stcc.runtime.errors import BudgetTooSmall, VocabularyRequired  # noqa: E402
 from stcc.runtime.grammar import Grammar  # noqa: E402
 
@@ -254,17 +256,47 @@ def test_scores_that_are_not_finite_stop_the_output() -> None:
 
 
 def test_recursive_grammars_with_a_stack() -> None:
-    schema = {"$ref": "#/$defs/node", "$defs": {"node": {
-        "type": "object", "additionalProperties": False, "required": ["name", "list", "kind"],
-        "properties": {"name": {"enum": ["red", "blue"]}, "list": {"type": "array", "items": {"$ref": "#/$defs/node"}},
-                       "kind": {"type": "boolean"}}}}}
-    grammar = load(compile_json_schema(schema), vocabulary=vocabulary())
+    grammar = grammar_of(RECURSIVE)
     assert grammar.machine.sites
     for seed in range(6):
         model = HashModel(seed, 0.3, trimmable=bool(seed % 2), closing=2.0)
         output = decoded(model, grammar, 60)
         expected, choices, _ = sequential(model, grammar, 60)
         assert output.tokens == expected and output.statistics.passes <= choices
+
+
+RECURSIVE = json.dumps({"$ref": "#/$defs/node", "$defs": {"node": {
+    "type": "object", "additionalProperties": False, "required": ["name", "list", "kind"],
+    "properties": {"name": {"enum": ["red", "blue"]}, "list": {"type": "array", "items": {"$ref": "#/$defs/node"}},
+                   "kind": {"type": "boolean"}}}}})
+
+
+def test_cuts_are_places_where_an_output_may_stand() -> None:
+    """The state behind the last brace is none where the rule ends there: the output is over."""
+    for text in (RECURSIVE, PERSON, '{"type": ["object", "array"], "maxItems": 0, "maxProperties": 0}'):
+        stacks = grammar_of(text).stacks
+        cuts = find_cuts(stacks)
+        assert len(cuts.states) and all(stacks.eager_exit(state) < 0 for state in cuts.states.tolist())
+    assert find_cuts(grammar_of(RECURSIVE).stacks).text == b'{"name":"red","list":[],"kind":true}'
+
+
+def test_a_block_is_not_entered_again() -> None:
+    """The keys of the first item lie on every way and on a cycle: what later items write belongs to the last block begun."""
+    item = {"type": "object", "additionalProperties": False, "required": ["name", "kind"],
+            "properties": {"name": {"enum": ["red", "blue"]}, "kind": {"type": "boolean"}}}
+    grammar = grammar_of(json.dumps({"type": "object", "additionalProperties": False, "required": ["list", "age"], "properties": {
+        "list": {"type": "array", "items": item, "minItems": 1}, "age": {"type": "boolean"}}}))
+    plan = plan_blocks(grammar)
+    text = b'{"list":[{"name":"red","kind":true},{"name":"blue","kind":false},{"name":"red","kind":true}],"age":true}'
+    trail = Trail(grammar.matcher(canonical=True), None, plan, vocabulary(), [])
+    seen = [trail.block]
+    while trail.stop_reason is None:
+        rest = text[sum(len(vocabulary().token(token)) for token in trail.tokens):]
+        allowed = set(trail.matcher.allowed_tokens().tolist())
+        assert trail.choose(longest_token(vocabulary(), rest, allowed.__contains__) or 0)
+        seen.append(trail.block)
+    assert seen == sorted(seen) and seen[-1] == len(plan.blocks) - 1
+    assert sum(map(len, trail.choices.values())) == trail.chosen == len(seen) - 1
 
 
 def test_bad_arguments_are_typed() -> None:
@@ -279,9 +311,9 @@ def test_bad_arguments_are_typed() -> None:
         BlockDecoder(DecodingModel(HashModel(0, width=vocabulary().size - 1)), grammar).decode(PROMPT)
     with pytest.raises(VocabularyRequired):
         BlockDecoder(model, load(compile_json_schema(PERSON)))
-    for options in ({"rounds": -1}, {"rows": 0}):
+    for rounds, rows in ((-1, 1), (1, 0)):
         with pytest.raises(DecodeError, match="out of range"):
-            BlockDecoder(model, grammar, **options)
+            BlockDecoder(model, grammar, rounds=rounds, rows=rows)
 
 
 def test_caches_that_cannot_be_batched_are_refused() -> None:

@@ -41,7 +41,6 @@ from stcc.runtime.errors import VocabularyRequired
 if TYPE_CHECKING:
     from stcc.runtime.decoding.prompt_cache import PromptCache
     from stcc.runtime.grammar import Grammar
-    from stcc.runtime.stack import Configuration
 
 ROUNDS = 24
 """Most certificates of an output; each is a pass over what is drafted, so that a cap bounds the work, not the passes."""
@@ -120,14 +119,6 @@ class BlockOutput:
 
 
 @dataclass
-class _Draft:
-    """The choices drafted for a block, and the configuration at which they begin."""
-
-    start: Configuration
-    choices: list[int]
-
-
-@dataclass
 class _Lengths:
     """How many choices a block took so far, on average; bounds later drafts and changes no token."""
 
@@ -146,16 +137,19 @@ class _Session:
     certain: Trail
     anchor: Anchor
     statistics: BlockStatistics
-    drafts: dict[int, _Draft] = field(default_factory=dict)
+    drafts: dict[int, list[int]] = field(default_factory=dict)  # block -> the choices drafted for it
     repairs: list[DraftRow] = field(default_factory=list)
 
     def next_choice(self, trail: Trail) -> int | None:
-        """What the drafts say the trail chooses next; None if they say nothing, or begin or began otherwise."""
-        draft, chosen = self.drafts.get(trail.block), trail.choices[trail.block]
-        if trail.stop_reason is not None or draft is None or draft.start != trail.entries[trail.block]:
-            return None
-        fits = len(draft.choices) > len(chosen) and draft.choices[:len(chosen)] == chosen
-        return draft.choices[len(chosen)] if fits else None
+        """What the drafts say the trail chooses next; None if they say nothing, or began otherwise."""
+        return _following(self.drafts.get(trail.block, []), trail)
+
+
+def _following(draft: list[int], trail: Trail) -> int | None:
+    """What ``draft``, of the block that the trail is in, holds behind the choices made there; None if it does not begin with them."""
+    chosen = trail.choices[trail.block]
+    fits = trail.stop_reason is None and len(draft) > len(chosen) and draft[:len(chosen)] == chosen
+    return draft[len(chosen)] if fits else None
 
 
 class BlockDecoder:
@@ -236,22 +230,13 @@ class BlockDecoder:
         counts = WaveCounts()
         for row in rows:
             session.drafts.pop(row.block, None)
-        session.anchor = run_wave(self._model, session.prompt, session.anchor, session.certain, rows,
-                                  lambda trail: session.next_choice(trail) is not None or self._is_drafted(trail, rows), counts)
-        for row in rows:
-            if row.block in row.trail.entries:
-                session.drafts[row.block] = _Draft(row.trail.entries[row.block], row.trail.choices[row.block])
+        under_way = {row.block: row.trail.choices.get(row.block, []) for row in rows}
+        session.anchor = run_wave(
+            self._model, session.prompt, session.anchor, session.certain, rows,
+            lambda trail: _following(under_way.get(trail.block) or session.drafts.get(trail.block, []), trail) is not None, counts)
+        session.drafts.update(under_way)
         session.statistics.wave_steps += counts.steps
         session.statistics.row_steps += counts.row_steps
-
-    def _is_drafted(self, trail: Trail, rows: list[DraftRow]) -> bool:
-        """Whether a row of the wave that is under way says how the trail goes on."""
-        chosen = trail.choices[trail.block]
-        for row in rows:
-            if row.block == trail.block and row.trail.entries.get(row.block) == trail.entries[trail.block]:
-                draft = row.trail.choices[row.block]
-                return len(draft) > len(chosen) and draft[:len(chosen)] == chosen
-        return False
 
     def _certify(self, session: _Session) -> None:
         """Replay the drafts, score every choice in one pass, and make certain what is right."""
@@ -299,7 +284,7 @@ class BlockDecoder:
             seen.add(block)
             steps = self._lengths[block].bound() - len(place.choices[block]) - 1
             if place.choose(right):
-                session.drafts[block] = _Draft(place.entries[block], place.choices[block])
+                session.drafts[block] = place.choices[block].copy()
                 session.repairs.append(DraftRow(place, block, max(steps, 1)))
 
     @staticmethod

@@ -2,8 +2,8 @@
 
 In: a grammar's machine. Out: ``Cuts``: the cut states in the order in which every output visits them first, a short text that shows them,
 and for every state and call site the last cut that lies behind it. Only configurations with an empty stack are looked at: a call is one
-step from its caller to its return states, so that a shared nested value is a single part, and one that the compiler inlined is cut further. A
-return state is passed even where the machine returns lazily and reads on at once.
+step from its caller to its return states, so that a shared nested value is a single part, and one that the compiler inlined is cut further.
+A return state is passed even where the machine returns lazily and reads on at once.
 
 A state is a cut iff every path from the start to an end visits it. On one shortest path, found breadth first, the cuts are the places that
 no detour jumps over: the places are taken in order, what each reaches off the path is explored once, and the furthest place that a detour

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from stcc.formats import Vocabulary
     from stcc.runtime.decoding.block_plan import BlockPlan
     from stcc.runtime.matcher import Matcher
-    from stcc.runtime.stack import Configuration
 
 
 class Trail:
@@ -29,8 +28,7 @@ class Trail:
         matcher: stands at the next choice.
         tokens: all tokens, those it was made with first.
         block: the block that the next token belongs to; never falls.
-        entries: block -> the configuration of its first choice, for the blocks begun.
-        choices: block -> the tokens chosen in it.
+        choices: block -> the tokens chosen in it, for the blocks begun.
         forced: tokens added without a choice.
         narrowed: choices from which the token limit took tokens away.
         stop_reason: why it ended; None at a choice.
@@ -50,7 +48,6 @@ class Trail:
         self.matcher, self._unlimited, self._plan, self._vocabulary = matcher, unlimited, plan, vocabulary
         self.tokens = tokens
         self.block = 0
-        self.entries: dict[int, Configuration] = {}
         self.choices: dict[int, list[int]] = {}
         self.forced = self.narrowed = 0
         self.stop_reason: StopReason | None = None
@@ -62,7 +59,7 @@ class Trail:
         twin.__dict__.update(self.__dict__)
         twin.matcher = self.matcher.fork()
         twin._unlimited = None if self._unlimited is None else self._unlimited.fork()
-        twin.tokens, twin.entries = self.tokens.copy(), self.entries.copy()
+        twin.tokens = self.tokens.copy()
         twin.choices = {block: chosen.copy() for block, chosen in self.choices.items()}
         return twin
 
@@ -107,9 +104,7 @@ class Trail:
             self.forced += 1
         if self._plan is not None:
             self.block = max(self.block, self._plan.block_at(self.matcher.configuration()))
-        if self.block not in self.entries:
-            self.entries[self.block] = self.matcher.configuration()
-            self.choices[self.block] = []
+        self.choices.setdefault(self.block, [])
         self._look_for_the_end()
 
     def _look_for_the_end(self) -> None:
