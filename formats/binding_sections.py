@@ -4,7 +4,8 @@ In: a ``Binding``; out: its sections ``binding.N.*`` (SPEC.md lists them). In: a
 family of sections (tokens, rows, plans, need) when one of its arrays is first used, since a mask needs neither plans nor needs, and
 rows stay patterns for those who can use them so (``row_patterns``).
 
-Values are coded relative to their state (``stcc.formats.coding.relative``), so the rows of a string that may be 100 characters long are
+A state whose row is nearly another's names that as its default and lists what differs (``row_default``). Values are coded relative to
+their state (``stcc.formats.coding.relative``), so the rows of a string that may be 100 characters long are
 mostly one pattern. Needs fall by one along a chain, so they are stored as differences.
 
 Cost: decoding a family takes some ten array operations over its entries.
@@ -23,12 +24,12 @@ from stcc.formats.coding import Array, delta, first_uses, narrow, offsets, relat
 from stcc.formats.container import WORKING_SIZE, SectionData
 from stcc.formats.errors import ContentError
 from stcc.formats.machine import Machine
-from stcc.formats.row_patterns import RowPatterns
+from stcc.formats.row_patterns import EXPANDED, RowPatterns, layered_rows
 from stcc.formats.sections import PLAIN_PATTERN_STATES, SectionReader
 
 NAMES = (
     "run_lengths", "run_action",
-    "row_pattern", "pattern_counts", "pattern_actions", "pattern_values",
+    "row_pattern", "row_default", "pattern_counts", "pattern_actions", "pattern_values",
     "record_kind", "record_head", "record_function", "record_push_counts", "record_pushes",
     "suffix_counts", "suffix_states", "suffix_values",
     "plan_pattern", "plan_counts", "plan_tokens", "cover",
@@ -45,13 +46,15 @@ def prefix(number: int) -> str:
 def binding_sections(binding: Binding, number: int) -> list[SectionData]:
     """The sections of ``binding``, in a fixed order; empty arrays are left out. Fingerprint and counts go to the header."""
     arrays = {**_write_tokens(binding), **_write_rows(binding), **_write_plans(binding), **_write_need(binding)}
-    plain = {"row_pattern"} if len(binding.row_offsets) > PLAIN_PATTERN_STATES else set()
+    plain = {"row_pattern"} if len(arrays["row_pattern"]) >= PLAIN_PATTERN_STATES else set()
     return [SectionData(prefix(number) + name, arrays[name], compress=name not in plain) for name in NAMES if arrays[name].size]
 
 
 def decoded_size(binding: Binding) -> int:
     """Bytes of the larger of what rows and plans decode to, as promise P9 counts them."""
-    return max(len(binding.row_actions), len(binding.plan_tokens)) * WORKING_SIZE
+    rows = layered_rows(binding)
+    listed = int(np.diff(rows.offsets)[rows.pattern].sum(dtype=np.int64))
+    return max(listed, len(binding.plan_tokens)) * WORKING_SIZE
 
 
 def _write_tokens(binding: Binding) -> Arrays:
@@ -59,15 +62,18 @@ def _write_tokens(binding: Binding) -> Arrays:
 
 
 def _write_rows(binding: Binding) -> Arrays:
-    states = len(binding.row_offsets) - 1
-    counts = np.diff(binding.row_offsets)
-    values = relative(binding.row_values, np.repeat(np.arange(states), counts), states)
-    pattern, places, pattern_counts = _patterns(binding.row_offsets, binding.row_actions, values)
+    rows = layered_rows(binding)
+    states = len(rows.pattern)
+    bounds, actions, values = (rows.listed() if rows.default is not None
+                               else (binding.row_offsets, binding.row_actions, binding.row_values))
+    codes = narrow(relative(values, np.repeat(np.arange(states, dtype=np.int32), np.diff(bounds)), states))
+    pattern, places, pattern_counts = _patterns(bounds, actions, codes)
     return {
         "row_pattern": narrow(pattern),
+        "row_default": delta(rows.default) if rows.default is not None else np.zeros(0, np.uint8),
         "pattern_counts": narrow(pattern_counts),
-        "pattern_actions": narrow(binding.row_actions[places]),
-        "pattern_values": narrow(values[places]),
+        "pattern_actions": narrow(actions[places]),
+        "pattern_values": narrow(codes[places]),
         "record_kind": binding.record_kind,
         "record_head": narrow(binding.record_head),
         "record_function": narrow(binding.record_function.astype(np.int64) + 1),
@@ -155,8 +161,11 @@ def _read_patterns_and_records(binding: StoredBinding) -> Arrays:
     pattern, bounds = _read_patterns(reader, "row_pattern", "pattern_counts", len(values))
     if len(pattern) != states:
         raise ValueError("row_pattern has one entry a state")
+    default = undelta(reader.take("row_default", optional=True))
+    if len(default) not in (0, states):
+        raise ValueError("row_default has one entry a state, if any")
     return {
-        "row_patterns": RowPatterns(pattern, bounds, actions, base, follows),
+        "row_patterns": RowPatterns(pattern, bounds, actions, base, follows, default if len(default) else None),
         "record_kind": reader.take("record_kind", dtype="u8", optional=True),
         "record_head": to_int32(reader.take("record_head", optional=True)),
         "record_function": to_int32(reader.take("record_function", optional=True).astype(np.int64) - 1),
@@ -170,17 +179,17 @@ def _read_patterns_and_records(binding: StoredBinding) -> Arrays:
 
 def _expand_rows(binding: StoredBinding) -> Arrays:
     rows: RowPatterns = binding.row_patterns
-    bounds, places, lengths = _expanded(rows.pattern, rows.offsets)
-    row_values = np.take(rows.follows, places)
-    row_values *= np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
-    row_values += np.take(rows.base, places)
-    return {"row_offsets": bounds, "row_actions": np.take(rows.actions, places), "row_values": row_values}
+    binding.reader.reserve(rows.most_entries() * WORKING_SIZE, "row_default")
+    return dict(zip(EXPANDED, rows.expanded(), strict=True))
 
 
 def _read_plans(binding: StoredBinding) -> Arrays:
     reader = binding.reader
     tokens = to_int32(reader.take("plan_tokens", optional=True))
-    bounds, places, _ = _expanded(*_read_patterns(reader, "plan_pattern", "plan_counts", len(tokens)))
+    pattern, starts = _read_patterns(reader, "plan_pattern", "plan_counts", len(tokens))
+    lengths = np.diff(starts)[pattern]
+    bounds = offsets(lengths)
+    places = spread(starts[:-1][pattern], lengths, bounds)
     return {"plan_offsets": bounds, "plan_tokens": np.take(tokens, places), "cover": reader.take("cover", dtype="u8")}
 
 
@@ -206,13 +215,6 @@ def _read_patterns(reader: SectionReader, pattern_name: str, counts_name: str, a
     return pattern, bounds
 
 
-def _expanded(pattern: Array, bounds: Array) -> tuple[Array, Array, Array]:
-    """The offsets of the states' spans, the place among the patterns' entries that each entry of them comes from, and their lengths."""
-    lengths = np.diff(bounds)[pattern]
-    own = offsets(lengths)
-    return own, spread(bounds[:-1][pattern], lengths, own), lengths
-
-
 def _read_costs(codes: Array) -> Array:
     costs = undelta(codes) - np.int32(1)
     costs[costs == -1] = UNREACHABLE
@@ -227,7 +229,7 @@ _MEMBERS = {
     "rows": ("row_patterns",
              "record_kind", "record_head", "record_function", "record_push_offsets", "record_pushes",
              "suffix_offsets", "suffix_states", "suffix_values"),
-    "expanded": ("row_offsets", "row_actions", "row_values"),
+    "expanded": EXPANDED,
     "plans": ("plan_offsets", "plan_tokens", "cover"),
     "need": ("need_finish", "need_kinds", "need_leave"),
 }

@@ -80,11 +80,20 @@ class RowPatterns:
         bounds, actions, values = self.expanded(most)
         return RowPatterns(np.arange(len(bounds) - 1, dtype=np.int32), bounds, actions, values, np.zeros(len(values), np.int32))
 
+    def listed(self) -> Rows:
+        """What each state lists in its own pattern: int32 ``[states + 1]`` offsets, actions, values."""
+        return self._spelled(np.arange(len(self.pattern)))
+
+    def most_entries(self) -> int:
+        """A bound on the entries of all rows together, defaults expanded."""
+        sizes = np.diff(self.offsets)[self.pattern].astype(np.int64)
+        inherited = 0 if self.default is None else int(sizes[self.default[self.default != np.arange(len(sizes))]].sum())
+        return int(sizes.sum()) + inherited
+
     def expanded(self, most: int | None = None) -> Rows:
         """All rows: int32 ``[states + 1]`` offsets, and actions and values, as in ``Binding``; ``most`` as for ``flat``."""
         if self.default is None:
-            bounds, actions, values = self._spelled(np.arange(len(self.pattern)))
-            return bounds, actions, values
+            return self.listed()
         lengths: list[Int32] = []
         parts: list[tuple[Int32, Int32]] = [(np.zeros(0, np.int32), np.zeros(0, np.int32))]
         room = np.inf if most is None else most
@@ -190,6 +199,10 @@ def layered_rows(binding: Binding) -> RowPatterns:
 def row_patterns(binding: Binding) -> RowPatterns:
     """The rows of ``binding`` without defaults, for those who want one span a state; errors as ``layered_rows``.
 
-    Costs all entries where the binding has defaults, else nothing.
+    Costs all entries where the binding has defaults, else nothing; LimitError if they are more than the binding's file may cost.
     """
-    return layered_rows(binding).flat()
+    rows = layered_rows(binding)
+    if rows.default is None:
+        return rows
+    return RowPatterns(np.arange(len(rows.pattern), dtype=np.int32), binding.row_offsets, binding.row_actions, binding.row_values,
+                       np.zeros(len(binding.row_values), np.int32))

@@ -88,14 +88,19 @@ def read_binding(data: bytes, position: int) -> dict[str, Any]:
 
     rows, plans = spans("row_pattern", "pattern_counts"), spans("plan_pattern", "plan_counts")
     states, kinds = len(rows), len(numbers("need_kinds"))
+    default = undelta(numbers("row_default")) or list(range(states))
+    actions, codes = numbers("pattern_actions"), numbers("pattern_values")
+    own = [{actions[place]: target(codes[place], state, states) for place in row} for state, row in enumerate(rows)]
+    merged = [{**own[default[state]], **own[state]} for state in range(states)]
+    live = [{action: value for action, value in row.items() if value >= 0} for row in merged]
     leave = costs(numbers("need_leave"))
     entry = header["meta"]["bindings"][position]
     return {
         "fingerprint": entry["fingerprint"], "vocabulary_size": entry["size"], "actions": entry["actions"],
         "run_starts": offsets(numbers("run_lengths"))[:len(numbers("run_action"))], "run_action": numbers("run_action"),
-        "row_offsets": offsets([len(row) for row in rows]),
-        "row_actions": [numbers("pattern_actions")[place] for row in rows for place in row],
-        "row_values": [target(numbers("pattern_values")[place], state, states) for state, row in enumerate(rows) for place in row],
+        "row_offsets": offsets([len(row) for row in live]),
+        "row_actions": [action for row in live for action in sorted(row)],
+        "row_values": [row[action] for row in live for action in sorted(row)],
         "record_kind": numbers("record_kind"), "record_head": numbers("record_head"),
         "record_function": [code - 1 for code in numbers("record_function")],
         "record_push_offsets": offsets(numbers("record_push_counts")), "record_pushes": undelta(numbers("record_pushes")),
