@@ -67,14 +67,21 @@ class Parsed:
 # ---- reference parsers: a reply -> Parsed, ValueError for anything else
 
 
-def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len(dict(pairs)) < len(pairs):
-        raise ValueError(f"a name is repeated: {pairs}")
-    return dict(pairs)
+class Members(dict[str, Any]):
+    """An object as read, and the names that came more than once: of undeclared names the grammar does not remember which came."""
+
+    repeated: frozenset[str] = frozenset()
+
+
+def members(pairs: list[tuple[str, Any]]) -> Members:
+    found = Members(pairs)
+    names = [name for name, _ in pairs]
+    found.repeated = frozenset(name for name in names if names.count(name) > 1)
+    return found
 
 
 def json_value(text: str) -> Any:
-    return json.loads(text, object_pairs_hook=distinct)
+    return json.loads(text, object_pairs_hook=members)
 
 
 def json_call(text: str, arguments: str) -> Call:
@@ -145,7 +152,7 @@ def qwen_coder(reply: str) -> Parsed:
             if not mark or "</parameter" in raw:
                 raise ValueError(f"not a parameter: {parameter!r}")
             pairs.append((key, typed(name, key, raw)))
-        found.append((name, distinct(pairs)))
+        found.append((name, members(pairs)))
     return Parsed(reasoning, text, found)
 
 
@@ -161,7 +168,7 @@ def glm(reply: str) -> Parsed:
             if not mark:
                 raise ValueError(f"not a parameter: {parameter!r}")
             pairs.append((key, typed(name, key, raw)))
-        found.append((name, distinct(pairs)))
+        found.append((name, members(pairs)))
     return Parsed(reasoning, text, found)
 
 
@@ -169,7 +176,7 @@ def bare(separator: str) -> Callable[[str], Parsed]:
     def parse(reply: str) -> Parsed:
         if not reply.lstrip().startswith("{"):
             return Parsed(None, reply, [])
-        decoder = json.JSONDecoder(object_pairs_hook=distinct)
+        decoder = json.JSONDecoder(object_pairs_hook=members)
         calls, place = [], 0
         while place < len(reply):
             if place and not reply.startswith(separator, place):
@@ -187,7 +194,9 @@ def bare(separator: str) -> Callable[[str], Parsed]:
 def mistral(reply: str) -> Parsed:
     text, calls = cut(reply, "[TOOL_CALLS]")
     listed = json_value(calls.removeprefix("[TOOL_CALLS]")) if calls else []
-    return Parsed(None, text, [json_call(json.dumps(call), "arguments") for call in listed])
+    if any(list(call) != ["name", "arguments"] for call in listed):
+        raise ValueError(f"not calls: {calls!r}")
+    return Parsed(None, text, [(call["name"], call["arguments"]) for call in listed])
 
 
 def mistral_v11(reply: str) -> Parsed:
@@ -265,7 +274,8 @@ def problems(call: Call) -> list[str]:
     name, arguments = call
     if name not in SCHEMAS:
         return [f"no tool is called {name!r}"]
-    return [error.message for error in _VALIDATORS[name].iter_errors(arguments)]
+    twice = getattr(arguments, "repeated", frozenset()) & set(SCHEMAS[name]["properties"])
+    return [f"{key!r} comes twice" for key in twice] + [error.message for error in _VALIDATORS[name].iter_errors(arguments)]
 
 
 @functools.cache

@@ -43,6 +43,9 @@ class EmbeddedDocument(Document):
     def __init__(self, options: Options) -> None:
         self._places: dict[str, str] = {}
         super().__init__({}, options)
+        self._registry: Any = jsonschema_specifications.REGISTRY
+        for uri, other in options.schemas.items():
+            self._registry = self._registry.with_resource(uri, self._resource(parse_schema(other, options.max_depth), 2020))
 
     def add(self, contents: Mapping[str, Any], pointer: str) -> int:
         """The number of the schema ``contents`` that stands at ``pointer``; its ``#`` is itself. SourceError for unreadable identifiers."""
@@ -53,10 +56,7 @@ class EmbeddedDocument(Document):
         base = named if isinstance(named, str) and named else own
         try:
             resource = self._resource(contents, draft)
-            registry: Any = jsonschema_specifications.REGISTRY
-            for uri, other in self.options.schemas.items():
-                registry = registry.with_resource(uri, self._resource(parse_schema(other, self.options.max_depth), draft))
-            resolver = registry.with_resource(base, resource).with_resource(own, resource).resolver(base)
+            resolver = self._registry.with_resource(base, resource).with_resource(own, resource).resolver(base)
         except Exception as error:  # referencing raises many kinds on malformed $id or $anchor
             raise SourceError(f"the document's identifiers cannot be read: {error}", pointer=pointer, keyword="$id",
                               hint="give $id an absolute URI") from None

@@ -99,10 +99,10 @@ def read_request(
 def _document(tools: Any, max_depth: int) -> tuple[dict[str, Any], str]:
     """The request as one object, and the pointer of its list of tools."""
     if isinstance(tools, (bytes, str)):
-        text = tools.decode("utf-8-sig", "surrogateescape") if isinstance(tools, bytes) else tools
-        if text.lstrip()[:1] == "[":  # a bare list; what follows a colon keeps its line and column but for the first line
+        text = _decoded(tools)
+        if text.lstrip()[:1] == "[":  # a bare list; columns of its first line are counted from the object put around it
             return parse_schema('{"tools":' + text + "}", max_depth), "#"
-        document = parse_schema(tools, max_depth)
+        document = parse_schema(text, max_depth)
     elif isinstance(tools, Mapping):
         document = parse_schema(tools, max_depth)
     elif isinstance(tools, (list, tuple)):
@@ -116,6 +116,13 @@ def _document(tools: Any, max_depth: int) -> tuple[dict[str, Any], str]:
         raise SourceError(f"{unknown[0]!r} is not part of a tools document", pointer="#", keyword=unknown[0],
                           hint=f"known are {', '.join(_KEYS)}")
     return document, "#/tools"
+
+
+def _decoded(text: bytes | str) -> str:
+    try:
+        return text.decode("utf-8-sig") if isinstance(text, bytes) else text
+    except UnicodeDecodeError as error:
+        raise SourceError("the tools are not UTF-8 text", pointer=f"offset {error.start}", hint="save the file as UTF-8") from None
 
 
 def _plain(tool: Any) -> Any:
