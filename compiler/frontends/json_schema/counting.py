@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stcc.compiler.dfa import Dfa
+from stcc.compiler.errors import BudgetError
 from stcc.compiler.utf8 import CharacterView, Partition
 
 Int32 = npt.NDArray[np.int32]
@@ -169,8 +170,13 @@ def local_rows(table: Int32, start: int, most: int) -> tuple[Int32, list[int], B
     return place[table[order]], order, np.arange(len(order)) < inside
 
 
-def plan(view: CharacterView, thresholds: tuple[int, ...], meaning: Int32, labels: int, weight: int) -> CountedString | None:
-    """The cheapest way in blocks; None where the product in line is small or no dearer. ``weight`` is the states that a character takes."""
+def plan(language: Measured, view: CharacterView, labels: int, weight: int, max_states: int) -> CountedString | None:
+    """The cheapest way in blocks; None where the product in line is small or no dearer.
+
+    ``view`` is ``language.kinds`` over characters, ``weight`` the states that a character takes. Raises BudgetError where every way
+    has more than ``max_states`` calls and states before minimisation.
+    """
+    thresholds, meaning = language.thresholds, language.meaning
     last = thresholds[-1]
     reached = _Reached(view.rows, view.start)
     least = SHORTEST if len(view.rows) == 1 else _FEW_PAIRS
@@ -186,7 +192,11 @@ def plan(view: CharacterView, thresholds: tuple[int, ...], meaning: Int32, label
         cost = _cost(counted, reached, weight, best[0] if best else pairs * weight)
         if best is None or cost < best[0]:
             best = cost, counted
-    return best[1] if best is not None and (best[0] < pairs * weight or len(view.rows) == 1) else None
+    assert best is not None
+    if len(view.rows) > 1 and min(best[0], pairs * weight) > max_states:
+        raise BudgetError(f"counting to {last} characters beside {len(view.rows)} states of a pattern or format needs more than "
+                          f"{max_states} states", hint="lower the bound, drop it, or raise max_states (--max-states)")
+    return best[1] if best[0] < pairs * weight or len(view.rows) == 1 else None
 
 
 def _cost(counted: CountedString, reached: _Reached, weight: int, most: int) -> int:

@@ -129,7 +129,7 @@ class Expander(ValueKeywords, ContainerKeywords):
             payload = self.formulas.payload(atom)
             return self.expand(payload.schema, type_) if isinstance(payload, atoms.Sat) else atom
 
-        return self.formulas.substitute(formula, replace)
+        return self.formulas.evaluate(formula, replace)
 
     def _parts(self, schema: Schema, type_: str) -> list[int]:
         contents = schema.contents

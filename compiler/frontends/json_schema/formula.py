@@ -33,6 +33,7 @@ class Formulas:
         self._nodes: list[tuple[str, object]] = [("false", None), ("true", None)]
         self._index: dict[tuple[str, object], int] = {}
         self._negations: dict[int, int] = {FALSE: TRUE, TRUE: FALSE}
+        self._combined: dict[tuple[str, frozenset[int]], int] = {}
         self._atoms: dict[int, frozenset[int]] = {FALSE: frozenset(), TRUE: frozenset()}
         self._operators: dict[int, frozenset[int]] = {FALSE: frozenset(), TRUE: frozenset()}
         self._signed: dict[int, tuple[frozenset[int], frozenset[int]]] = {}
@@ -112,16 +113,20 @@ class Formulas:
                 continue
             part_kind, payload = self._nodes[part]
             members.update(payload if part_kind == kind else (part,))  # type: ignore[arg-type]
-        if not members:
-            return neutral
-        if len(members) > 1:
-            for member in members:
-                if self._negations.get(member) in members:
-                    return absorbing
-            members = {m for m in members if self._nodes[m][0] != dual or not any(x in members for x in self._nodes[m][1])}  # type: ignore[attr-defined]
-        if len(members) == 1:
-            return members.pop()
-        return self._intern(kind, tuple(sorted(members)))
+        if len(members) < 2:
+            return members.pop() if members else neutral
+        key = (kind, frozenset(members))
+        known = self._combined.get(key)
+        if known is None:
+            known = self._combined[key] = self._absorbed(members, kind, dual, absorbing)
+        return known
+
+    def _absorbed(self, members: set[int], kind: str, dual: str, absorbing: int) -> int:
+        """The combination of two or more flat ``members``: complementary pairs decide it, and members that others imply go."""
+        if any(self._negations.get(member) in members for member in members):
+            return absorbing
+        kept = {m for m in members if self._nodes[m][0] != dual or members.isdisjoint(self._nodes[m][1])}  # type: ignore[arg-type]
+        return kept.pop() if len(kept) == 1 else self._intern(kind, tuple(sorted(kept)))
 
     def exactly_one(self, parts: Sequence[int]) -> int:
         """One of ``parts`` and no other; by halves, so that thousands of parts nest a dozen levels deep."""
@@ -170,20 +175,54 @@ class Formulas:
         known = memo.get(formula)
         if known is not None:
             return known
+        for atom in self.atoms(formula):
+            if atom not in memo:
+                memo[atom] = replace(atom)
+        changed = {atom for atom in self.atoms(formula) if memo[atom] != atom}
+        return self._substituted(formula, changed, memo, rebuild)
+
+    def evaluate(self, formula: int, replace: Callable[[int], int]) -> int:
+        """As ``substitute``, but ``replace`` is asked only for atoms that the result may depend on, in order, and operators stay.
+
+        For a ``replace`` that is costly, or may raise where it need not be asked.
+        """
+        memo: dict[int, int] = {}
+
+        def value(part: int) -> int:
+            known = memo.get(part)
+            if known is None:
+                kind, payload = self._nodes[part]
+                if kind == _ATOM:
+                    known = replace(part)
+                elif kind == _NOT:
+                    known = self.negation(value(payload))  # type: ignore[arg-type]
+                elif kind in (_AND, _OR):
+                    parts = map(value, payload)  # type: ignore[call-overload]
+                    known = self.conjunction(parts) if kind == _AND else self.disjunction(parts)
+                else:
+                    known = part
+                memo[part] = known
+            return known
+
+        return value(formula)
+
+    def _substituted(self, formula: int, changed: set[int], memo: dict[int, int], rebuild: Rebuild | None) -> int:
+        """``formula`` with the atoms in ``changed`` replaced as ``memo`` says; only what holds them, or an operator, is looked at."""
+        known = memo.get(formula)
+        if known is not None:
+            return known
         kind, payload = self._nodes[formula]
-        if kind == _ATOM:
-            result = replace(formula)
-        elif kind == _NOT:
-            result = self.negation(self.substitute(payload, replace, memo, rebuild))  # type: ignore[arg-type]
-        elif kind in (_AND, _OR):
-            parts = (self.substitute(part, replace, memo, rebuild) for part in payload)  # type: ignore[attr-defined]
-            result = self.conjunction(parts) if kind == _AND else self.disjunction(parts)
-        elif kind == _OPERATOR:
-            meaning, arguments = self.operator_payload(formula), self._parts(kind, payload)
-            changed = tuple(self.substitute(part, replace, memo, rebuild) for part in arguments)
-            result = self._intern(kind, (meaning, changed)) if rebuild is None else rebuild(meaning, arguments, changed)
-        else:
+        if self.atoms(formula).isdisjoint(changed) and (rebuild is None or not self.operators(formula)):
             result = formula
+        elif kind == _NOT:
+            result = self.negation(self._substituted(payload, changed, memo, rebuild))  # type: ignore[arg-type]
+        elif kind in (_AND, _OR):
+            parts = (self._substituted(part, changed, memo, rebuild) for part in payload)  # type: ignore[attr-defined]
+            result = self.conjunction(parts) if kind == _AND else self.disjunction(parts)
+        else:
+            meaning, arguments = self.operator_payload(formula), self._parts(kind, payload)
+            altered = tuple(self._substituted(part, changed, memo, rebuild) for part in arguments)
+            result = self._intern(kind, (meaning, altered)) if rebuild is None else rebuild(meaning, arguments, altered)
         memo[formula] = result
         return result
 

@@ -84,7 +84,7 @@ class ScalarLanguages:
         if language is None or view is None:
             return None
         weight = -(-(language.kinds.states + _ESCAPES) // len(view.rows))
-        return plan(view, language.thresholds, language.meaning, len(conditions), weight)
+        return plan(language, view, len(conditions), weight, self._options.max_states)
 
     def _measured(self, conditions: tuple[int, ...]) -> Measured | None:
         """What ``conditions`` ask for apart from length, and what that means at each length; None where they ask for no length."""
