@@ -11,7 +11,7 @@ import mlx.core as mx
 import numpy as np
 import tokenizers
 
-from stcc.compiler import Options, bind, compile_json_schema
+from stcc.compiler import Options, compile_json_schema
 from stcc.compiler.vocabularies import vocabulary_from_tokenizer
 from stcc.formats import Vocabulary
 from stcc.runtime import Grammar, load
@@ -172,6 +172,18 @@ def qwen3_5(seed: int) -> Any:
     return model
 
 
+def gemma3(seed: int) -> Any:
+    """A random-weight gemma3 of mlx-lm's own class: every second layer sees the last 16 tokens only."""
+    from mlx_lm.models.gemma3_text import Model, ModelArgs
+
+    mx.random.seed(seed)
+    model = Model(ModelArgs(model_type="gemma3_text", hidden_size=32, num_hidden_layers=4, intermediate_size=64, num_attention_heads=4,
+                            head_dim=8, num_key_value_heads=2, vocab_size=vocabulary().size + PADDING, sliding_window=16,
+                            sliding_window_pattern=2, query_pre_attn_scalar=8.0))
+    mx.eval(model.parameters())
+    return model
+
+
 def whole_text_scores(model: Any) -> Any:
     """Scores after a text by reading all of it anew, without any cache."""
     if isinstance(model, HashModel):
@@ -201,4 +213,4 @@ def sequential(model: Any, grammar: Grammar, max_tokens: int | None) -> tuple[li
         emitted.append(token)
 
 
-__all__ = ["PROMPT", "HashModel", "bind", "grammar_of", "llama", "qwen3_5", "random_grammar", "sequential", "vocabulary"]
+__all__ = ["PROMPT", "HashModel", "gemma3", "grammar_of", "llama", "qwen3_5", "random_grammar", "sequential", "vocabulary"]

@@ -14,10 +14,11 @@ mx = pytest.importorskip("mlx.core", reason="MLX is not installed")
 pytest.importorskip("mlx_lm", reason="mlx-lm is not installed")
 pytest.importorskip("tokenizers", reason="tokenizers is not installed")
 
-from block_cases import PROMPT, HashModel, grammar_of, llama, qwen3_5, random_grammar, sequential, vocabulary  # noqa: E402
+from block_cases import PROMPT, HashModel, gemma3, grammar_of, llama, qwen3_5, random_grammar, sequential, vocabulary  # noqa: E402
 
 from stcc.compiler import compile_json_schema, compile_regex  # noqa: E402
 from stcc.runtime import load  # noqa: E402
+from stcc.runtime.decode import generate  # noqa: E402
 from stcc.runtime.decoding.block_plan import open_path, plan_blocks  # noqa: E402
 from stcc.runtime.decoding.blocks import BlockDecoder, BlockOutput  # noqa: E402
 from stcc.runtime.decoding.cuts import find_cuts  # noqa: E402
@@ -96,6 +97,18 @@ def test_waves_and_certificates_run_on_real_caches(build: Any) -> None:
         certificates += output.statistics.certificates
         rows = max(rows, output.statistics.row_steps - output.statistics.wave_steps)
     assert certificates >= 3 and rows > 4
+
+
+@pytest.mark.parametrize("repeats", [1, 8])  # within the window, and past it, where nothing can be cut from the cache any more
+def test_windowed_attention(repeats: int) -> None:
+    certificates = 0
+    for seed in range(4):
+        model, prompt = gemma3(seed), PROMPT * repeats
+        expected = generate(model, grammar_of(PERSON), prompt, max_tokens=60).finish()
+        output = BlockDecoder(DecodingModel(model), grammar_of(PERSON)).decode(prompt, 60)
+        assert output.tokens == expected.tokens and output.statistics.passes <= expected.statistics.passes
+        certificates += output.statistics.certificates
+    assert certificates >= 4
 
 
 def test_the_cap_on_rounds_ends_drafting() -> None:

@@ -14,7 +14,7 @@ mx = pytest.importorskip("mlx.core", reason="MLX is not installed")
 pytest.importorskip("mlx_lm", reason="mlx-lm is not installed")
 pytest.importorskip("tokenizers", reason="tokenizers is not installed")
 
-from block_cases import HashModel, llama, qwen3_5  # noqa: E402
+from block_cases import HashModel, gemma3, llama, qwen3_5  # noqa: E402
 
 from stcc.runtime.decoding.model import DecodingModel  # noqa: E402
 from stcc.runtime.decoding.prompt_cache import PromptCache, PromptCacheError  # noqa: E402
@@ -79,6 +79,19 @@ def test_a_found_beginning_scores_as_one_that_was_read(build: Any, trims: bool) 
     statistics = prompts.statistics
     assert (statistics.fetches, statistics.hits) == (8, 6 if trims else 4)
     assert statistics.found == 2 * (7 + 7 + (3 if trims else 0)) and statistics.tokens == 2 * (9 + 7 + 5 + 2)
+
+
+def test_a_window_that_is_full_cannot_be_cut() -> None:
+    model = DecodingModel(gemma3(0))
+    prompts = PromptCache(model)
+    short, long = [5, 6, 7, 8], list(range(5, 35))
+    for tokens in (short, long):
+        prompts.insert(tokens, read(model, tokens))
+    assert len(prompts) == 2  # the long one cannot stand for the short one
+    for wanted, expected in ((long[:20], 4), ([5, 6, 9], 2), ([*long, 3], 30)):
+        cache, length = prompts.fetch(wanted)
+        assert length == expected
+        assert scores(model, cache, [*wanted[length:], 20]) == pytest.approx(scores(model, model.make_cache(), [*wanted, 20]), abs=1e-4)
 
 
 @pytest.mark.parametrize("build", [llama, qwen3_5])
