@@ -62,3 +62,10 @@ def compile_file(path: str | os.PathLike[str], *, options: Options | None = None
     from stcc.compiler.sources import compile_source
 
     return compile_source(path, kind, options)
+
+
+def compile_schema(schema: dict[str, Any], *, options: Options | None = None) -> Artifact:
+    """The portable artifact of a JSON schema. CompileError if it cannot be compiled."""
+    from stcc.compiler.pipeline import compile_json_schema
+
+    return compile_json_schema(schema, options=options)

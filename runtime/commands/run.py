@@ -22,8 +22,10 @@ _REASONS = {
     "stop": "the model ended the output",
     "complete": "the grammar allows nothing more",
     "length": "the token limit; the model might have gone on",
+    "context": "the model's context is full; it might have gone on",
     "not_finite": "the model's scores were not finite",
     "dead_end": "no token of the vocabulary may follow",
+    "refused": "a token that the mask allowed was not taken",
 }
 _CPU_NOTE = """
 On Linux, MLX's own matrix products are slow for long prompts. With OpenBLAS they take a tenth of the time or less:
@@ -43,11 +45,18 @@ On Linux, MLX's own matrix products are slow for long prompts. With OpenBLAS the
 @click.option("--max-tokens", type=click.IntRange(1), default=DEFAULT_MAX_TOKENS, show_default=True, help="The output is valid anyway.")
 @click.option("--temp", type=click.FloatRange(0), default=0.0, show_default=True, help="Temperature; 0 takes the likeliest allowed token.")
 @click.option("--top-p", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True, help="Share of the mass sampled from.")
+@click.option("--top-k", type=click.IntRange(0), default=0, show_default=True, help="Likeliest tokens sampled from; 0 for all.")
+@click.option("--min-p", type=click.FloatRange(0, 1), default=0.0, show_default=True, help="Least likelihood, relative to the likeliest.")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
+@click.option("--loop", type=click.Choice(["sync", "pipelined", "eager"]), default="sync", show_default=True,
+              help="Whether steps are enqueued before the host knows the last token; the text is the same.")
+@click.option("--forcing", type=click.Choice(["span", "step", "off"]), default="span", show_default=True,
+              help="Feed forced text with the token before it, token by token, or leave it to the model.")
+@click.option("--heal", is_flag=True, help="Spell the prompt's end and forced text as the tokenizer would across their boundaries.")
 @click.option("--stats", is_flag=True, help="A table of tokens, passes and seconds after the text.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object in place of the text.")
 def run_command(file: Path, model: str, prompt: str | None, prompt_file: Path | None, raw: bool, max_tokens: int, temp: float, top_p: float,
-                seed: int, stats: bool, as_json: bool) -> None:
+                top_k: int, min_p: float, seed: int, loop: str, forcing: str, heal: bool, stats: bool, as_json: bool) -> None:
     """Decode an output of FILE (.stc, .schema.json or .regex) with a model.
 
     A .stc for the model's vocabulary is used as it is; a portable one is bound, and a source compiled, in memory.
@@ -55,8 +64,9 @@ def run_command(file: Path, model: str, prompt: str | None, prompt_file: Path | 
     if (prompt is None) == (prompt_file is None):
         raise click.UsageError("give one of --prompt and --prompt-file")
     text = prompt if prompt_file is None else _read(prompt_file)
-    options = {"max_tokens": max_tokens, "temperature": temp, "top_p": top_p, "seed": seed}
-    loaded, generation = _start(file, model, text or "", raw, options)
+    options = {"max_tokens": max_tokens, "temperature": temp, "top_p": top_p, "top_k": top_k, "min_p": min_p, "seed": seed, "loop": loop,
+               "forcing": forcing}
+    loaded, generation = _start(file, model, text or "", raw, heal, options)
     if as_json:
         generation.finish()
     else:
@@ -79,9 +89,9 @@ def _read(path: Path) -> str:
         raise click.BadParameter(f"{path} is not UTF-8 text (byte {error.start})", param_hint="--prompt-file") from None
 
 
-def _start(file: Path, model: str, prompt: str, raw: bool, options: dict[str, Any]) -> tuple[LoadedModel, Generation]:
+def _start(file: Path, model: str, prompt: str, raw: bool, heal: bool, options: dict[str, Any]) -> tuple[LoadedModel, Generation]:
     """Load the model and the grammar, cheap checks first: a source that does not compile is told before a model is fetched."""
-    from stcc.runtime.decode import generate
+    from stcc.runtime.decode import Healing, generate
     from stcc.runtime.load import load
     from stcc.runtime.models import load_model, model_vocabulary
     from stcc.runtime.seam import compile_file
@@ -90,7 +100,10 @@ def _start(file: Path, model: str, prompt: str, raw: bool, options: dict[str, An
         artifact = compile_file(file)
         status.update(f"loading {model}")
         loaded = load_model(model)
-        grammar = load(artifact, vocabulary=model_vocabulary(loaded))
+        vocabulary = model_vocabulary(loaded)
+        grammar = load(artifact, vocabulary=vocabulary)
+        if heal:
+            options["healing"] = Healing(lambda text: loaded.tokenizer.encode(text, add_special_tokens=False), vocabulary)
         return loaded, generate(loaded.model, grammar, loaded.prompt_tokens(prompt, chat=not raw), **options)
 
 
@@ -119,7 +132,10 @@ def run_report(generation: Generation, model: str) -> dict[str, Any]:
         "text": generation.text.decode("utf-8", "replace"), "valid": generation.valid, "tokens": counts.tokens, "passes": counts.passes,
         "forced": counts.forced, "forced_share": round(counts.forced_share, 4), "narrowed": counts.narrowed,
         "stop_reason": generation.stop_reason,
-        "seconds": round(counts.seconds, 4), "prefill_seconds": round(counts.prefill_seconds, 4), "prompt_tokens": counts.prompt_tokens,
+        "sampled": counts.sampled, "prefill_passes": counts.prefill_passes, "ahead": counts.ahead, "dropped": counts.dropped,
+        "healed": counts.healed, "seconds": round(counts.seconds, 4), "prefill_seconds": round(counts.prefill_seconds, 4),
+        "enqueue_seconds": round(counts.enqueue_seconds, 4), "wait_seconds": round(counts.wait_seconds, 4),
+        "constraint_seconds": round(counts.constraint_seconds, 5), "prompt_tokens": counts.prompt_tokens,
         "model": model,
     }
 
@@ -131,10 +147,14 @@ def stats_table(report: dict[str, Any]) -> Table:
         ("valid", "yes" if report["valid"] else "no"),
         ("stopped by", _REASONS[report["stop_reason"]]),
         ("tokens", f"{report['tokens']} ({report['forced']} forced, {report['forced_share']:.0%})"),
-        ("model passes", str(report["passes"])),
+        ("model passes", f"{report['passes']} ({report['ahead']} ahead of the host, {report['dropped']} dropped), "
+                         f"{report['prefill_passes']} for the prompt alone"),
         ("narrowed by the limit", f"{report['narrowed']} choices"),
         ("prompt tokens", str(report["prompt_tokens"])),
+        ("boundaries healed", str(report["healed"])),
         ("seconds", f"{report['seconds']:.2f} ({report['prefill_seconds']:.2f} until the first choice)"),
+        ("ms per part", f"enqueue {1e3 * report['enqueue_seconds']:.0f}, wait {1e3 * report['wait_seconds']:.0f}, "
+                        f"constraint {1e3 * report['constraint_seconds']:.1f}"),
         ("model", report["model"]),
     ]
     for name, value in rows:
