@@ -173,8 +173,15 @@ class Masks:
         for state, shape in enumerate(warm.shape[:WARM_STATES]):
             if shape >= 0 and len(self.rows) < room:
                 self._find_warm(warm, state, bottom, self.stacks.ends[state] != 0)
+        shapes = [(state, warm.shape[state]) for state in warm.leaving_states]
+        columns = [leaving.columns for _, shape in shapes if (leaving := warm.leaving[shape]) is not None]
+        bounds = np.cumsum([0, *map(len, columns)]).tolist()
+        gathered = np.concatenate([np.zeros(0, np.intp), *columns])
         for verdicts in self._nearest_verdicts(bottom):
-            for state in warm.leaving_states:
+            alive = verdicts.alive[gathered].tobytes()  # of all shapes at once: most of them have met these verdicts before
+            for (state, shape), low, high in zip(shapes, bounds, bounds[1:], strict=False):
+                if (shape, False, alive[low:high]) in self._contents:
+                    continue
                 if len(self.rows) >= room:
                     return
                 self._find_warm(warm, state, verdicts, False)

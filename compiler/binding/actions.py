@@ -27,7 +27,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from stcc.compiler.binding.values import DEAD, DEAD_VALUE, MAX_ENTRIES, Algebra
+from stcc.compiler.binding.interning import DEAD, MAX_ENTRIES
+from stcc.compiler.binding.values import DEAD_VALUE, Algebra
 from stcc.compiler.options import Deadline
 from stcc.formats.machine import Machine
 from stcc.formats.row_patterns import RowPatterns

@@ -23,6 +23,7 @@ import itertools
 import json
 import zlib
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -317,6 +318,7 @@ class _MergeModel:
 
 
 _encoders: dict[tuple[str, int], CanonicalEncoder] = {}
+_checksums: WeakKeyDictionary[Vocabulary, int] = WeakKeyDictionary()  # of records, which take a millisecond to read
 
 
 def canonical_encoder(vocabulary: Vocabulary) -> CanonicalEncoder | None:
@@ -324,7 +326,10 @@ def canonical_encoder(vocabulary: Vocabulary) -> CanonicalEncoder | None:
     data = vocabulary.tokenizer_json
     if data is None:
         return None
-    key = (vocabulary.fingerprint, zlib.crc32(data))
+    checksum = _checksums.get(vocabulary)
+    if checksum is None:
+        checksum = _checksums[vocabulary] = zlib.crc32(data)
+    key = (vocabulary.fingerprint, checksum)
     if key not in _encoders:
         record = json.loads(data)
         if not isinstance(record, dict) or record.get("record") != 1:

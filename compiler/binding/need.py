@@ -172,8 +172,8 @@ class _System:
         pieces = starts // max(1, _GATHERED_CELLS // costs.shape[1])
         cuts = [0, *(np.flatnonzero(np.diff(pieces)) + 1).tolist(), len(starts)]
         ends = np.append(starts, len(source))
-        for low, high in itertools.pairwise(cuts):
-            np.minimum.reduceat(costs[value[ends[low]:ends[high]]], starts[low:high] - starts[low], axis=0, out=fewest[low:high])
+        for first, last in itertools.pairwise(cuts):
+            np.minimum.reduceat(costs[value[ends[first]:ends[last]]], starts[first:last] - starts[first], axis=0, out=fewest[first:last])
         fewest += np.int32(1)
         return self._lower(costs, states, fewest)
 

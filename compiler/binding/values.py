@@ -24,13 +24,12 @@ only names functions made before it; hence a pair only ever waits for pairs of e
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from stcc.compiler.binding.defaults import default_states
-from stcc.compiler.errors import BudgetError
+from stcc.compiler.binding.interning import DEAD, MAX_ENTRIES, Functions, Records
 from stcc.compiler.options import Deadline
 from stcc.formats.binding import EXPOSED, MOVE, POPPED
 from stcc.formats.machine import Machine, end_states
@@ -39,105 +38,8 @@ Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 
 DEAD_VALUE, UNKNOWN = -1, -2
-DEAD = 0  # the function that is alive nowhere
-MAX_ENTRIES = 1 << 25  # live entries over all functions: 256 MiB
 _LONG = 1 << 9  # entries from which a function is composed by itself: 3.1 -> 1.7 s in all on 16,566 states with open objects
 _CHUNK = 1 << 20  # entries composed at once: bounds the temporaries to some 32 MiB
-
-
-class Functions:
-    """Interned functions: ``[n, 2]`` int32 rows (state, value), states rising. Function 0 is dead everywhere.
-
-    A function's key is the bytes of its rows, and the rows are a view of the key.
-    """
-
-    def __init__(self, max_entries: int) -> None:
-        self.rows: list[Int32] = []
-        self._ids: dict[bytes, int] = {}
-        self._room = self._max = max_entries
-        self.intern(b"")
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def intern(self, key: bytes) -> int:
-        """The function whose rows have these bytes. BudgetError past the entries budget."""
-        found = self._ids.get(key)
-        if found is None:
-            found = self._ids[key] = len(self.rows)
-            self.rows.append(np.frombuffer(key, np.int32).reshape(-1, 2))
-            self._room -= len(key) >> 3
-            if self._room < 0:
-                raise BudgetError(f"token actions need more than {self._max} entries", source="<binding>",
-                                  hint="lower the largest maxLength, maxItems or repetition count")
-        return found
-
-
-class Records:
-    """Interned records, as parallel lists; see ``stcc.formats.binding`` for the kinds.
-
-    Attributes:
-        kind, head, function: of each record.
-        stack: of each record, the index of its pushes among ``stacks``.
-        stacks: the distinct pushes, the empty one first.
-    """
-
-    def __init__(self, states: int) -> None:
-        self.kind: list[int] = []
-        self.head: list[int] = []
-        self.function: list[int] = []
-        self.stack: list[int] = []
-        self.stacks: list[tuple[int, ...]] = [()]
-        self._states = states
-        self._moves: dict[int, int] = {}
-        self._others: dict[tuple[int, int, int], int] = {}
-        self._stack_ids: dict[tuple[int, ...], int] = {(): 0}
-        self._columns: Int32 = np.zeros((2, 64), np.int32)
-        self._filled = 0
-
-    def __len__(self) -> int:
-        return len(self.kind)
-
-    def leaving(self, kind: int, exit_: int, function: int = -1) -> int:
-        """Index of the POPPED or EXPOSED record with these fields."""
-        found = self._others.get((kind, exit_, function))
-        if found is None:
-            found = self._others[kind, exit_, function] = len(self.kind)
-            self._add(kind, [exit_], function, [0])
-        return found
-
-    def move(self, pushes: tuple[int, ...], state: int) -> int:
-        """Index of the MOVE record with these fields."""
-        stack = self._stack_ids.get(pushes)
-        if stack is None:
-            stack = self._stack_ids[pushes] = len(self.stacks)
-            self.stacks.append(pushes)
-        return self.moves([stack * self._states + state])[0]
-
-    def moves(self, keys: list[int]) -> list[int]:
-        """Indices of the MOVE records with the distinct keys ``stack * states + state``."""
-        found = list(map(self._moves.get, keys))
-        fresh = [key for key, known in zip(keys, found, strict=True) if known is None]
-        if fresh:
-            self._moves.update(zip(fresh, range(len(self.kind), len(self.kind) + len(fresh)), strict=True))
-            self._add(MOVE, [key % self._states for key in fresh], -1, [key // self._states for key in fresh])
-        return list(map(self._moves.__getitem__, keys))
-
-    def _add(self, kind: int, heads: list[int], function: int, stacks: list[int]) -> None:
-        self.kind += [kind] * len(heads)
-        self.head += heads
-        self.function += [function] * len(heads)
-        self.stack += stacks
-
-    def columns(self) -> tuple[Int32, Int32]:
-        """int32 ``[records]`` each: head, and index of the pushes among ``stacks`` (0 unless a MOVE). At least one place long."""
-        low, high = self._filled, len(self.kind)
-        if high > self._columns.shape[1]:
-            more = np.zeros((2, max(high, 2 * self._columns.shape[1]) - self._columns.shape[1]), np.int32)
-            self._columns = np.concatenate((self._columns, more), axis=1)
-        self._columns[:, low:high] = self.head[low:], self.stack[low:]
-        self._filled = high
-        return self._columns[0], self._columns[1]
 
 
 class Algebra:
@@ -164,11 +66,12 @@ class Algebra:
         self._excepted: npt.NDArray[np.bool_] = self.default != np.arange(machine.states)
         self.has_defaults = bool(self._excepted.any())
         self._stepped: Int32 = np.full(machine.states, DEAD_VALUE, np.int32)  # scratch: all dead between uses
-        self._waits: dict[int, bool] = {}
+        self._waits: npt.NDArray[np.int8] = np.full(64, -1, np.int8)  # of each function, -1 where not looked at yet
         self._returns: list[list[int]] = machine.returns.tolist()
         self._steps = self._plain_steps()
         self.identity = self._identity(np.flatnonzero(~self._ends))
-        self._on_returns = [self._identity(np.unique(column[column >= 0])) for column in machine.returns.T]
+        on_returns = [self._identity(np.unique(column[column >= 0])) for column in machine.returns.T]
+        self._on_returns: Int64 = np.array([*on_returns, DEAD], np.int64)  # behind the last exit: one that nobody returns from
 
     def _identity(self, states: npt.NDArray[np.intp]) -> int:
         rows = np.empty((len(states), 2), np.int32)
@@ -242,8 +145,7 @@ class Algebra:
 
     def _are_long(self, pairs: Int64) -> npt.NDArray[np.bool_]:
         """Whether each pair's function is worth a gather of its own."""
-        rows = self.functions.rows
-        return np.fromiter((len(rows[function]) >= _LONG for function in (pairs // self._classes).tolist()), np.bool_, len(pairs))
+        return self.functions.sizes(pairs // self._classes) >= _LONG
 
     def _compose_long(self, pair: int) -> None:
         """As ``_compose`` for one pair: its class's steps are one contiguous row, which stays in the cache."""
@@ -261,17 +163,17 @@ class Algebra:
 
     def _chunks(self, pairs: Int64) -> Iterator[Int64]:
         """The pairs in pieces of about ``_CHUNK`` entries."""
-        rows = self.functions.rows
-        sizes = np.fromiter((len(rows[function]) for function in (pairs // self._classes).tolist()), np.int64, len(pairs))
-        piece = np.cumsum(sizes) // _CHUNK
-        cuts = np.flatnonzero(np.diff(piece)) + 1
-        yield from (part for part in np.split(pairs, cuts) if len(part))
+        piece = np.cumsum(self.functions.sizes(pairs // self._classes), dtype=np.int64) // _CHUNK
+        if not len(piece) or piece[0] == piece[-1]:
+            yield from (pairs,) if len(pairs) else ()
+            return
+        yield from np.split(pairs, np.flatnonzero(np.diff(piece)) + 1)
 
     def _entries(self, pairs: Int64) -> tuple[Int32, Int64, Int64]:
         """Rows of the pairs' functions one after the other, each row's class, where each pair's rows end."""
         functions, classes = np.divmod(pairs, self._classes)
         parts = [self.functions.rows[function] for function in functions.tolist()]
-        sizes = np.fromiter(map(len, parts), np.int64, len(parts))
+        sizes = self.functions.sizes(functions)
         return np.concatenate(parts), np.repeat(classes, sizes), np.cumsum(sizes)
 
     def _compose(self, pairs: Int64) -> None:
@@ -317,12 +219,11 @@ class Algebra:
     def _fill_steps(self, pairs: Int64) -> Int64:
         """Compute the value steps that ``pairs`` use, as far as possible; the pairs of earlier functions that the rest waits for."""
         needed: set[int] = set()
-        functions = pairs // self._classes
-        for chunk in self._chunks(pairs[np.fromiter(map(self._may_wait, functions.tolist()), np.bool_, len(pairs))]):
+        for chunk in self._chunks(pairs[self._may_wait(pairs // self._classes)]):
             rows, classes, _ = self._entries(chunk)
             unknown = self._steps[classes, rows[:, 1]] == UNKNOWN
             steps = np.unique(rows[unknown, 1].astype(np.int64) * self._classes + classes[unknown])
-            for step in self._fill_inner_moves(steps).tolist():
+            for step in self._fill_many(steps).tolist():
                 if self.deadline is not None:
                     self.deadline.check()
                 value, class_ = divmod(step, self._classes)
@@ -331,29 +232,34 @@ class Algebra:
                     needed.add(pair)
         return np.array(sorted(needed), np.int64)
 
-    def _may_wait(self, function: int) -> bool:
-        """Whether the function has a value whose steps are computed on demand."""
-        known = self._waits.get(function)
-        if known is None:
+    def _may_wait(self, functions: Int64) -> npt.NDArray[np.bool_]:
+        """Whether each function has a value whose steps are computed on demand."""
+        if len(self._waits) < len(self.functions):
+            self._waits = np.concatenate((self._waits, np.full(len(self.functions), -1, np.int8)))
+        for function in np.unique(functions[self._waits[functions] < 0]).tolist():
             values = self.functions.rows[function][:, 1]
-            known = bool((values >= self._states).any() or self._lazy[values].any())
-            self._waits[function] = known
-        return known
+            self._waits[function] = (values >= self._states).any() or self._lazy[values].any()
+        return self._waits[functions] > 0
 
-    def _fill_inner_moves(self, steps: Int64) -> Int64:
-        """Compute the steps (value x class) of MOVE records along plain transitions, by array operations; the steps that are left."""
+    def _fill_many(self, steps: Int64) -> Int64:
+        """Compute what array operations can of the steps (value x class), MOVE records along plain transitions and what is dead; the rest."""
         values, classes = np.divmod(steps, self._classes)
-        heads, stacks = self.records.columns()
+        heads, stacks, functions = self.records.columns()
         records = np.maximum(values - self._states, 0)
-        inner = (values >= self._states) & (stacks[records] > 0)
-        cells = np.where(inner, self.machine.table[heads[records], classes], 0)
-        inner &= (cells >= 0) & (cells < self._states)
+        moves = (values >= self._states) & (stacks[records] > 0)
+        cells = self.machine.table[np.where(moves, heads[records], 0), classes]
+        inner = moves & (cells >= 0) & (cells < self._states)
         inner &= ~self._ends[np.where(inner, cells, 0)]
         keys, place = np.unique(stacks[records[inner]].astype(np.int64) * self._states + cells[inner], return_inverse=True)
         found = np.array(self.records.moves(keys.tolist()), np.int32) + np.int32(self._states)
         self._make_room()
         self._steps[classes[inner], values[inner]] = found[place]
-        left: Int64 = steps[~inner]
+        exits = np.where(values < self._states, self.machine.exits[np.minimum(values, self._states - 1)], heads[records])
+        suffixes = np.where((values >= self._states) & (functions[records] >= 0), functions[records],
+                            self._on_returns[np.minimum(np.where(moves, 0, exits), len(self._on_returns) - 1)])
+        dead = np.where(moves, (cells < 0) & ~self._lazy[heads[records]], self.following[suffixes, classes] == DEAD)
+        self._steps[classes[dead], values[dead]] = DEAD_VALUE
+        left: Int64 = steps[~inner & ~dead]
         return left
 
     def _fill_step(self, value: int, class_: int) -> int:
@@ -363,11 +269,8 @@ class Algebra:
             self._steps[class_, value] = self._step_move(self.records.stacks[self.records.stack[record]], self.records.head[record], class_)
             return -1
         exit_ = int(self.machine.exits[value]) if record < 0 else self.records.head[record]
-        if exit_ >= len(self._on_returns):
-            self._steps[class_, value] = DEAD_VALUE
-            return -1
         exposed = record >= 0 and self.records.kind[record] == EXPOSED
-        function = self.records.function[record] if exposed else self._on_returns[exit_]
+        function = self.records.function[record] if exposed else int(self._on_returns[min(exit_, len(self._on_returns) - 1)])
         rest = int(self.following[function, class_])
         if rest < 0:
             return function * self._classes + class_
