@@ -21,7 +21,7 @@ from stcc.compiler.frontends.json_schema import Notes, schema_grammar
 from stcc.compiler.frontends.json_schema.document import parse_schema
 from stcc.compiler.frontends.outlines import outlines_pattern
 from stcc.compiler.frontends.regex.language import compile_pattern
-from stcc.compiler.frontends.tools import ToolSet, read_request, reply_of
+from stcc.compiler.frontends.tools import ToolSet, answering, read_request, reply_of
 from stcc.compiler.inline import inline
 from stcc.compiler.ir import Grammar, RuleBuilder
 from stcc.compiler.machine import link
@@ -105,6 +105,7 @@ def compile_tools(
     strict: bool | None = None,
     reasoning: bool | str | None = None,
     text: bool | None = None,
+    answer: Any = None,
     options: Options | None = None,
     vocabularies: Iterable[Vocabulary] = (),
     source: str = "<tools>",
@@ -122,6 +123,7 @@ def compile_tools(
             their schema says what other names there may be.
         reasoning: a section before all else: False (default), True (may be there), ``"required"``, ``"open"`` (the prompt has opened it).
         text: whether free text may stand before calls; default: unless a call is required.
+        answer: the JSON Schema that a reply without calls satisfies, in place of free text; there is no text before calls then.
         options: ``whitespace`` holds of the JSON around arguments too; default here ``spaced``, as chat templates write it.
         vocabularies: to bind to; special tokens of the format (``<|channel|>``) are spelled there.
         source: for messages.
@@ -136,11 +138,13 @@ def compile_tools(
         request = read_request(tools, format=format, tool_choice=tool_choice, parallel_tool_calls=parallel_tool_calls, strict=strict,
                                reasoning=reasoning, text=text, max_depth=options.max_depth)
         tool_set = ToolSet(request.tools, request.format, options, run.deadline, request.strict)
-        run.notes = Notes([*request.notes, *tool_set.notes.warnings], tool_set.notes.unenforced)
         run.recorded = {"format": request.format.name, **({TAGS: "\n".join(request.format.special)} if request.format.special else {})}
-        return tool_set.grammar(reply_of(request.choice, request.text, request.reasoning), request.choice.names)
+        grammar = (tool_set.grammar(reply_of(request.choice, request.text, request.reasoning), request.choice.names) if answer is None
+                   else answering(tool_set, request, answer, options, run.deadline))
+        run.notes = Notes([*request.notes, *tool_set.notes.warnings], tool_set.notes.unenforced)
+        return grammar
 
-    return run.artifact(build, _schema_text(tools), vocabularies)
+    return run.artifact(build, _schema_text(tools) + (b"" if answer is None else _schema_text(answer)), vocabularies)
 
 
 def _from_outlines(schema: Any, options: Options, vocabularies: Iterable[Vocabulary], source: str, trace: Trace | None) -> Artifact:
