@@ -242,7 +242,7 @@ class Algebra:
         return self._waits[functions] > 0
 
     def _fill_many(self, steps: Int64) -> Int64:
-        """Compute what array operations can of the steps (value x class), MOVE records along plain transitions and what is dead; the rest."""
+        """Compute what array operations can of the steps (value x class), inner moves of MOVE records and what is dead; the other steps."""
         values, classes = np.divmod(steps, self._classes)
         heads, stacks, functions = self.records.columns()
         records = np.maximum(values - self._states, 0)
