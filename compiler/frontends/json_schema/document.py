@@ -216,6 +216,7 @@ class Document:
         self._content_keys: dict[int, tuple[int, bool]] = {}
         self._contents: dict[Any, int] = {}
         self._held: list[Any] = []
+        self._reaching: dict[tuple[int, str], bool] = {}
         draft = declared_draft(contents, 2020)
         self._dynamic = any(_mentions_dynamic(each) for each in (contents, *options.schemas.values()))
         registry: Any = jsonschema_specifications.REGISTRY
@@ -245,7 +246,7 @@ class Document:
                 f"a subschema is an object or a Boolean, not {json_type(contents)}", pointer=pointer, hint="write a schema here"
             )
         content, refers = self._content_key(contents)
-        key = (content, draft, *(self._scope(resolver) if refers else ()))
+        key = (content, draft, *(self._scope(content, contents, resolver) if refers else ()))
         number = self._numbers.get(key)
         if number is None:
             if pointer.count("/") > 2 * self.options.max_depth:
@@ -258,11 +259,43 @@ class Document:
             self.schemas.append(Schema(contents, pointer, draft, resolver))
         return number
 
-    def _scope(self, resolver: Any) -> tuple[str, ...]:
+    def _scope(self, content: int, contents: Any, resolver: Any) -> tuple[str, ...]:
         """What references inside a subschema depend on: the base, and for dynamic ones each resource entered, outermost first."""
-        if not self._dynamic:
+        if not self._dynamic or not self._reaches_dynamic(content, contents, resolver):
             return (resolver._base_uri,)
         return resolver._base_uri, *dict.fromkeys(reversed([uri for uri, _ in resolver.dynamic_scope()]))
+
+    def _reaches_dynamic(self, content: int, contents: Any, resolver: Any) -> bool:
+        """Whether a dynamic reference occurs in a subschema or in what its references lead to. (True where bases change inside.)"""
+        root = (content, resolver._base_uri)
+        known = self._reaching.get(root)
+        if known is None:
+            seen, queue = {root}, [(contents, resolver)]
+            known = False
+            while queue and not known:
+                known = self._look_for_dynamic(*queue.pop(), seen, queue)
+            self._reaching.update(dict.fromkeys([root] if known else seen, known))
+        return known
+
+    def _look_for_dynamic(self, contents: Any, resolver: Any, seen: set[tuple[int, str]], queue: list[tuple[Any, Any]]) -> bool:
+        """Whether ``contents`` has a dynamic reference; what its other references lead to is added to ``seen`` and ``queue``."""
+        values = [contents]
+        for value in values:  # grows while it is walked
+            if isinstance(value, (dict, list)):
+                values.extend(value.values() if isinstance(value, dict) else value)
+            if isinstance(value, dict):
+                if "$dynamicRef" in value or "$recursiveRef" in value or (value is not contents and ("$id" in value or "id" in value)):
+                    return True
+                if isinstance(value.get("$ref"), str):
+                    try:
+                        found = resolver.lookup(value["$ref"])
+                    except Exception:  # told where the reference is followed
+                        continue
+                    place = (self._content_key(found.contents)[0], found.resolver._base_uri)
+                    if place not in seen:
+                        seen.add(place)
+                        queue.append((found.contents, found.resolver))
+        return False
 
     def child(self, parent: Schema, contents: Any, *tokens: str | int) -> int:
         """The number of a subschema found in ``parent`` under ``tokens``."""

@@ -24,6 +24,7 @@ from stcc.compiler.frontends.json_schema.finite_numbers import finite_values, jo
 from stcc.compiler.frontends.json_schema.folding import Folding
 from stcc.compiler.frontends.json_schema.formula import FALSE, TRUE, Formulas
 from stcc.compiler.frontends.regex.language import compile_pattern
+from stcc.compiler.minimize import minimize_dfa
 from stcc.compiler.options import Deadline, Options
 from stcc.compiler.scalars import formats, numbers
 from stcc.compiler.utf8 import character_view
@@ -46,6 +47,7 @@ class ScalarLanguages:
         self._atoms: dict[tuple[int, bool], Dfa] = {}
         self._lengths: dict[tuple[int, ...], Measured | None] = {}
         self._counted: dict[tuple[int, ...], CountedString | None] = {}
+        self._splits: dict[tuple[str, tuple[int, ...]], tuple[Dfa, list[tuple[int, ...]]]] = {}
         self._blocks: list[tuple[Block, int]] = []
         self._block_numbers: dict[tuple[Block, int], int] = {}
 
@@ -189,15 +191,26 @@ class ScalarLanguages:
             memo: dict[int, int] = {}
             return label(tuple(formulas.substitute(subject, truth.__getitem__, memo) for subject in subjects))
 
-        all_of_type = {"string": algebra.utf8_strings, "number": numbers.all_numbers if exponents else numbers.plain_numbers}
-        dfa = algebra.product(
-            [self._atom(atom, exponents) for atom in used],
-            combined,
-            universe=all_of_type[type_](),
-            max_states=self._options.max_states,
-            deadline=self._deadline,
-        )
+        dfa, vectors = self._split(type_, tuple(used), exponents)
+        labels = np.array([*(combined(vector) for vector in vectors), -1], np.int32)
+        dfa = minimize_dfa(Dfa(dfa.byte_class, dfa.table, labels[dfa.accept], dfa.start))
         return json_escape(dfa, closing_quote=True) if type_ == "string" else dfa
+
+    def _split(self, type_: str, used: tuple[int, ...], exponents: bool) -> tuple[Dfa, list[tuple[int, ...]]]:
+        """All strings or numbers, labelled by which of the atoms ``used`` hold: the DFA, and the vector that each label stands for."""
+        known = self._splits.get((type_, used))
+        if known is None:
+            vectors: dict[tuple[int, ...], int] = {}
+            all_of_type = {"string": algebra.utf8_strings, "number": numbers.all_numbers if exponents else numbers.plain_numbers}
+            dfa = algebra.product(
+                [self._atom(atom, exponents) for atom in used],
+                lambda vector: vectors.setdefault(vector, len(vectors)),
+                universe=all_of_type[type_](),
+                max_states=self._options.max_states,
+                deadline=self._deadline,
+            )
+            known = self._splits[(type_, used)] = (dfa, list(vectors))
+        return known
 
     def holds(self, condition: int, text: str) -> bool:
         """Whether the string ``text`` satisfies a formula over string atoms."""
