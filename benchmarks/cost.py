@@ -1,7 +1,7 @@
 """What a schema costs before the first token: compile, bind to a vocabulary and load, in seconds and in memory, case by case and by stage.
 
     python benchmarks/cost.py CASES.jsonl.gz --vocab FILE.stv [--quick] [--every N] [--offset K] [--save] [--seconds S] [--gigabytes G]
-                              [--json OUT]
+                              [--property-order ORDER] [--json OUT]
 
 CASES: one JSON object a line with ``name`` and ``schema`` (MaskBench). A worker process takes one case after the other, as a build of
 many sources or a server would, so that imports, the vocabulary and its encoder are warm; it is killed after ``--seconds``, and an
@@ -81,10 +81,9 @@ def measure(case: dict[str, Any], options: Options, vocabulary: Vocabulary, save
             "save_megabytes": max(0, resident()[1] - before) / 1024, "bytes": size, "stages": trace.seconds, "error": error}
 
 
-def work(pipe: Connection, vocabulary_file: Path, seconds: float, gigabytes: float, save: bool) -> None:
+def work(pipe: Connection, vocabulary_file: Path, options: Options, gigabytes: float, save: bool) -> None:
     """A worker: cases in, results out, until told to stop by None."""
     vocabulary = Vocabulary.load(vocabulary_file)
-    options = Options(whitespace="flexible", max_states=200_000, time_limit=seconds)
     measure({"name": "", "schema": WARM_UP}, options, vocabulary, save)
     held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (held + int(gigabytes * 2**30),) * 2)
@@ -96,8 +95,8 @@ def work(pipe: Connection, vocabulary_file: Path, seconds: float, gigabytes: flo
 class Worker:
     """One worker process at a time; a fresh one after one had to be killed."""
 
-    def __init__(self, vocabulary: Path, seconds: float, gigabytes: float, save: bool) -> None:
-        self.arguments = (vocabulary, seconds, gigabytes, save)
+    def __init__(self, vocabulary: Path, options: Options, gigabytes: float, save: bool) -> None:
+        self.arguments = (vocabulary, options, gigabytes, save)
         self.start()
 
     def start(self) -> None:
@@ -110,7 +109,7 @@ class Worker:
 
     def ask(self, case: dict[str, Any]) -> dict[str, Any]:
         """The result of one case; the time limit is the worker's own business for a while, then the process ends."""
-        limit = self.arguments[1]
+        limit = self.arguments[1].time_limit
         self.pipe.send(case)
         with contextlib.suppress(EOFError):
             if self.pipe.poll(1.5 * limit + 5):
@@ -181,11 +180,13 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--offset", type=int, default=0)
     parser.add_argument("--save", action="store_true", help="make the file's bytes too")
+    parser.add_argument("--property-order", default=Options.property_order)
     parser.add_argument("--seconds", type=float, default=TIME_LIMIT)
     parser.add_argument("--gigabytes", type=float, default=MEMORY_LIMIT)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    worker = Worker(arguments.vocab, arguments.seconds, arguments.gigabytes, arguments.save)
+    options = Options(whitespace="flexible", max_states=200_000, time_limit=arguments.seconds, property_order=arguments.property_order)
+    worker = Worker(arguments.vocab, options, arguments.gigabytes, arguments.save)
     cases = read_cases(arguments.cases, 40 if arguments.quick else arguments.every, arguments.offset)
     results = [worker.ask(case) for case in cases]
     worker.pipe.send(None)

@@ -23,12 +23,16 @@ class Functions:
     """Interned functions: ``[n, 2]`` int32 rows (state, value), states rising. Function 0 is dead everywhere.
 
     A function's key is the bytes of its rows, and the rows are a view of the key.
+
+    Attributes:
+        rows: of each function.
+        ids: key -> function.
     """
 
     def __init__(self, max_entries: int) -> None:
         self.rows: list[Int32] = []
         self._sizes: Int32 = np.zeros(64, np.int32)
-        self._ids: dict[bytes, int] = {}
+        self.ids: dict[bytes, int] = {}
         self._room = self._max = max_entries
         self.intern(b"")
 
@@ -41,9 +45,9 @@ class Functions:
 
     def intern(self, key: bytes) -> int:
         """The function whose rows have these bytes. BudgetError past the entries budget."""
-        found = self._ids.get(key)
+        found = self.ids.get(key)
         if found is None:
-            found = self._ids[key] = len(self.rows)
+            found = self.ids[key] = len(self.rows)
             self.rows.append(np.frombuffer(key, np.int32).reshape(-1, 2))
             if found == len(self._sizes):
                 self._sizes = np.concatenate((self._sizes, np.zeros_like(self._sizes)))

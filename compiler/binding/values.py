@@ -79,6 +79,8 @@ class Algebra:
         return self._function(rows.tobytes())
 
     def _function(self, key: bytes) -> int:
+        if self.deadline is not None:
+            self.deadline.check()
         function = self.functions.intern(key)
         if function >= len(self.following):
             self.following = np.concatenate((self.following, np.full_like(self.following, -1)))
@@ -156,8 +158,6 @@ class Algebra:
         kept = np.empty((len(alive), 2), np.int32)
         kept[:, 0] = rows[:, 0].take(alive)
         kept[:, 1] = stepped.take(alive)
-        if self.deadline is not None:
-            self.deadline.check()
         found = self._function(kept.tobytes())
         self.following[function, class_] = found
 
@@ -186,10 +186,13 @@ class Algebra:
         ends = (np.searchsorted(alive, ends) * 8).tolist()
         keys, low = kept.tobytes(), 0
         found = []
+        known = self.functions.ids.get
+        if self.deadline is not None:
+            self.deadline.check_now()
         for high in ends:
-            if self.deadline is not None:
-                self.deadline.check()
-            found.append(self._function(keys[low:high]) if high > low else DEAD)
+            key = keys[low:high]
+            number = known(key)  # nearly always
+            found.append(self._function(key) if number is None else number)
             low = high
         self.following.ravel()[pairs] = found
 
@@ -236,9 +239,13 @@ class Algebra:
         """Whether each function has a value whose steps are computed on demand."""
         if len(self._waits) < len(self.functions):
             self._waits = np.concatenate((self._waits, np.full(len(self.functions), -1, np.int8)))
-        for function in np.unique(functions[self._waits[functions] < 0]).tolist():
-            values = self.functions.rows[function][:, 1]
-            self._waits[function] = (values >= self._states).any() or self._lazy[values].any()
+        fresh = np.unique(functions[self._waits[functions] < 0])
+        if len(fresh):
+            values = np.concatenate([self.functions.rows[function][:, 1] for function in fresh.tolist()])
+            waits = values >= self._states
+            waits |= self._lazy[np.where(waits, -1, values)]
+            counts = np.concatenate((np.zeros(1, np.intp), np.cumsum(waits)))[np.cumsum(self.functions.sizes(fresh))]
+            self._waits[fresh] = np.diff(counts, prepend=0) > 0
         return self._waits[functions] > 0
 
     def _fill_many(self, steps: Int64) -> Int64:
