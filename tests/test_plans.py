@@ -301,6 +301,34 @@ def test_the_encoder_is_the_tokenizer(name: str, text: str) -> None:
         assert list(tokens) == expected
 
 
+STRUCTURE = '{}[]":,'
+
+
+@every_tokenizer
+@settings(max_examples=150, deadline=None)
+@given(st.text(alphabet=STRUCTURE, min_size=1, max_size=6), st.text(alphabet=STRUCTURE + "-.!/*`'\\0aé \n", min_size=1, max_size=6))
+def test_firm_tokens_stay_whatever_follows(name: str, piece: str, more: str) -> None:
+    """As long as the pre-tokenizer leaves the piece whole; a piece is firm for all that begins with the bytes given."""
+    tokenizer, vocabulary, encoder = loaded(name)
+    firm = encoder.firm_tokens(piece.encode(), more.encode()[:1])
+    assert firm == encoder.encode(piece.encode())[:len(firm)]
+    cuts = encoder.boundaries(piece + more)
+    if cuts is not None and all(cut >= len(piece) for cut in cuts):
+        assert tuple(tokenizer.encode(piece + more, add_special_tokens=False).ids[:len(firm)]) == firm
+
+
+def test_firm_tokens_are_found() -> None:
+    """A token is firm where no token goes on across its end, and not where one does."""
+    _, vocabulary, encoder = loaded("byte-level")
+    texts = {vocabulary.token(token) for token in range(vocabulary.size)}
+    pairs = [bytes([one, other]) for one in STRUCTURE.encode() for other in STRUCTURE.encode()]
+    joined = [pair for pair in pairs if pair in texts and encoder.encode(pair) == encoder.encode(pair)[:1]]
+    apart = [pair for pair in pairs if not any(text[:2] == pair for text in texts)]
+    assert joined and apart
+    assert all(encoder.firm_tokens(pair[:1], pair[1:]) == () for pair in joined)
+    assert all(encoder.firm_tokens(pair[:1], pair[1:]) == encoder.encode(pair[:1]) for pair in apart)
+
+
 @pytest.mark.parametrize("name", TRAINED)
 def test_locality_of_trained_tokenizers(name: str) -> None:
     report = check_locality(loaded(name)[2], 3_000, seed=1)

@@ -190,6 +190,17 @@ class CanonicalEncoder:
         tokens = self._encode(piece, True)
         return tokens if tokens == self._encode(piece, False) else None
 
+    def length(self, tokens: tuple[int, ...]) -> int:
+        """How many bytes tokens spell."""
+        return sum(len(self._vocabulary.token(token)) for token in tokens)
+
+    def firm_tokens(self, piece: bytes, live: bytes) -> tuple[int, ...]:
+        """The leading tokens of ``piece`` that it keeps whatever its block goes on with, if that begins with one of the bytes ``live``.
+
+        The piece must start at a boundary between two tokens of its block, and no block boundary may come to stand inside it.
+        """
+        return self._model.firm(piece, live)
+
     def _encode(self, piece: bytes, block: bool) -> tuple[int, ...] | None:
         key = (piece, block)
         if key not in self._encoded:
@@ -250,6 +261,11 @@ class _LibraryModel:
         return tuple(token.id for part, _ in spans for token in self._library.model.tokenize(part))
 
 
+    def firm(self, piece: bytes, live: bytes) -> tuple[int, ...]:
+        """None: a token's probability decides over any distance."""
+        return ()
+
+
 class _MergeModel:
     """Byte-pair encoding from the record: repeatedly join the adjacent pair of least rank, the leftmost of equals."""
 
@@ -284,6 +300,60 @@ class _MergeModel:
             if best is None:
                 return tuple(parts)
             parts[place:place + 2] = [best[1]]
+
+    def firm(self, piece: bytes, live: bytes) -> tuple[int, ...]:
+        """The leading tokens of ``piece`` whose right boundaries no merge crosses, whatever follows that begins with a byte of ``live``.
+
+        Suppose a token t is firm on its left. As long as nothing crosses its right boundary, its bytes are merged as if they stood alone.
+        The first merge to cross it would join t's last part s so far with a part X behind it. If s is t itself, there must be no such
+        merge. If not, the next merge of t alone has rank R(s) at most, the greatest rank up to the merge that uses s up; so it comes
+        first if every merge of s with an X that can stand there has a greater rank.
+        """
+        tokens = self.encode(piece, False) if self._bytes else None
+        if tokens is None or (self._whole and self._begins(piece, live)):
+            return ()
+        end = 0
+        for number, token in enumerate(tokens):
+            end += len(self._vocabulary.token(token))
+            if any(self._crosses(part, rank, piece[end:], live) for part, rank in self._last_parts(token)):
+                return tokens[:number]
+        return tokens
+
+    def _last_parts(self, token: int) -> list[tuple[int, int]]:
+        """The last part of a token's bytes at every stage of their merging, with R of it; the token itself, with one above all ranks."""
+        parts, greatest = [self._alphabet[byte] for byte in self._vocabulary.token(token)], -1
+        stages = []
+        while len(parts) > 1:
+            pairs = [(merge[0], place, merge[1]) for place, pair in enumerate(itertools.pairwise(parts)) if (merge := self._merge(pair))]
+            if not pairs:  # a token that merges do not reach
+                return [(part, len(self._order)) for part in parts]
+            rank, place, joined = min(pairs)
+            greatest = max(greatest, rank)
+            if place + 2 == len(parts):
+                stages.append((parts[-1], greatest))
+            parts[place:place + 2] = [joined]
+        return [*stages, (parts[0], len(self._order))]
+
+    def _crosses(self, part: int, rank: int, rest: bytes, live: bytes) -> bool:
+        """Whether a merge of ``part`` with what may stand behind it, ``rest`` and then a byte of ``live``, has at most this rank."""
+        low, high = np.searchsorted(self._keys, [part << 24, (part + 1) << 24])
+        for place in range(int(low), int(high)):
+            if int(self._order[place]) > rank:
+                continue
+            behind = self._vocabulary.token(int(self._keys[place]) & 0xFFFFFF)
+            if rest.startswith(behind) or (behind.startswith(rest) and behind[len(rest)] in live):
+                return True
+        return False
+
+    def _begins(self, piece: bytes, live: bytes) -> bool:
+        """Whether some token is ``piece`` and a byte of ``live``, or goes on behind that."""
+        order, token = self._vocabulary.byte_order, self._vocabulary.token
+        for byte in live:
+            longer = piece + bytes([byte])
+            place = bisect.bisect_left(range(len(order)), longer, key=lambda rank: token(int(order[rank])))
+            if place < len(order) and token(int(order[place])).startswith(longer):
+                return True
+        return False
 
     def _characters(self, piece: bytes) -> list[int]:
         """Tokens of single characters; those of the bytes where a character has none or is incomplete."""

@@ -21,11 +21,15 @@ character that may follow (every live ASCII byte, one character per class for ot
 of its returns), and no added token may begin inside s and go on behind it. If what is held back is one token of l > 1 bytes, the next
 sampled token must span l bytes (``cover``); the held token itself does, so no mask becomes empty. Where the block goes on, the
 tokenizer may have cut it earlier (``":"]`` is ``":`` and ``"]`` to Qwen3): the cover rules that split out, as the paper's does.
+
+*Inside the last block.* Of a block of JSON punctuation that is held back, the leading tokens are still committed whose boundaries no merge
+can cross, whatever the block goes on with (``CanonicalEncoder.firm_tokens``): ``":[`` is ``":`` and then ``[``, ``["`` or ``[]`` to a
+tokenizer without a token ``:[``. The paper holds back whole blocks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -49,6 +53,8 @@ MAX_OVERLAP = 64  # bytes by which the parts of a longer one overlap
 MAX_TOKENS = 16  # tokens stored per state; the runtime joins plans, so a longer one goes on at the state where it ends
 _MOST_KEPT = 1 << 16  # entries of a splitter's memos, some 100 bytes each
 _TRIES = 4  # boundaries tried as the first that holds after every left context
+
+_STRUCTURE = frozenset('{}[]":,')  # held-back blocks of these alone are looked into: nothing behind them cuts them anew
 
 # One character of every class that pre-tokenizers tell apart, for lead bytes from 0xC2 up: letters (lower, upper, title, other), digit,
 # punctuation, spaces, mark, symbol, and the long s, which contractions match.
@@ -279,10 +285,13 @@ class _Splitter:
         self._found: dict[tuple[str, bool], _Blocks | None] = {}
         self._stable: dict[tuple[str, bytes, bool], bool] = {}
         self._cut_before: dict[tuple[str, str], bool] = {}
+        self._whole: dict[tuple[str, bytes], bool] = {}
+        self._firm: dict[tuple[bytes, bytes], tuple[int, ...]] = {}
 
     def is_full(self) -> bool:
         """Whether the memos are so large that it is time to start again."""
-        return max(len(self._agreed), len(self._found), len(self._stable), len(self._cut_before)) > _MOST_KEPT
+        memos: tuple[Sized, ...] = (self._agreed, self._found, self._stable, self._cut_before, self._whole, self._firm)
+        return max(map(len, memos)) > _MOST_KEPT
 
     def split(self, chain: _Chain) -> Iterator[Planned]:
         """``(state, tokens, cover)`` of each of the chain's states that has either."""
@@ -297,12 +306,14 @@ class _Splitter:
         offsets = _byte_offsets(text)
         cuts = [base + offsets[cut] for cut in blocks.cuts]
         whole = whole[:base + offsets[-1]]
-        yield from self._places(chain, whole, cuts, base + offsets[blocks.sure], base + offsets[stop], held=not text[-1].isspace())
+        firm = self._stays_whole(text, blocks, chain) if len(whole) == base + offsets[-1] else None
+        yield from self._places(chain, whole, cuts, base + offsets[blocks.sure], base + offsets[stop], firm, held=not text[-1].isspace())
 
-    def _places(self, chain: _Chain, whole: bytes, cuts: list[int], sure: int, stop: int, *, held: bool) -> Iterator[Planned]:
+    def _places(self, chain: _Chain, whole: bytes, cuts: list[int], sure: int, stop: int, firm: bytes | None, *,
+                held: bool) -> Iterator[Planned]:
         """Plans at the chain's places: the rest of a block, then whole blocks up to ``stop``. All offsets are into ``whole``.
 
-        ``held``: what lies behind ``stop`` is one block, if it is anything.
+        ``firm``: the bytes that may follow, if what lies behind ``stop`` is to be looked into; ``held``: it is one block, if anything.
         """
         end = len(whole)
         limits = [cut for cut in cuts if cut <= stop]
@@ -315,6 +326,8 @@ class _Splitter:
                 continue
             first = self._encoder.encode if here in starts else self._encoder.encode_rest
             tokens = self._tokens(whole, here, [limit for limit in limits if limit > here], first)
+            if firm is not None and stop < end:
+                tokens = self._with_firm(tokens, whole, here, max(here, stop), firm)
             span = 0
             if held and not tokens and here >= stop and chain.live is not None and 1 < end - here < 256:
                 span = end - here if len(first(whole[here:]) or ()) == 1 else 0
@@ -331,6 +344,29 @@ class _Splitter:
             tokens += piece
             start, encode = limit, self._encoder.encode
         return tuple(tokens)
+
+    def _with_firm(self, tokens: tuple[int, ...], whole: bytes, here: int, start: int, live: bytes) -> tuple[int, ...]:
+        """``tokens``, which spell ``whole`` from ``here`` up to ``start`` if they spell all of it, and the firm ones behind them."""
+        room = MAX_TOKENS - len(tokens)
+        if room <= 0 or self._encoder.length(tokens) != start - here:
+            return tokens
+        key = (whole[start:], live)
+        if key not in self._firm:
+            self._firm[key] = self._encoder.firm_tokens(*key)
+        return tokens + self._firm[key][:room]
+
+    def _stays_whole(self, text: str, blocks: _Blocks, chain: _Chain) -> bytes | None:
+        """The bytes that may follow, if no character that they begin cuts the last block of ``text`` anew; None where one might."""
+        last = blocks.cuts[-1] if blocks.cuts else 0
+        tail, free = text[last:], not blocks.cuts and not chain.anchored
+        if chain.live is None or free or not _STRUCTURE.issuperset(tail) or self._encoder.open_suffixes(text):
+            return None
+        live = bytes(np.flatnonzero(chain.live).tolist())
+        key = (tail, live)
+        if key not in self._whole:
+            inner = [self._encoder.boundaries(tail + character) for character in _characters(chain.live)]
+            self._whole[key] = all(cuts is not None and not any(cut < len(tail) for cut in cuts) for cuts in inner)
+        return live if self._whole[key] else None
 
     def _blocks(self, text: str, *, anchored: bool) -> _Blocks | None:
         """The boundaries of ``text`` that every left context leaves in place."""
