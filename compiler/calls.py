@@ -20,6 +20,7 @@ import numpy.typing as npt
 from stcc.compiler.adjacency import components
 from stcc.compiler.determinize import SetCall, Subsets
 from stcc.compiler.errors import UnsupportedError
+from stcc.compiler.ir import Mark
 from stcc.compiler.options import Deadline
 
 Int32 = npt.NDArray[np.int32]
@@ -41,7 +42,7 @@ class Linked:
         edges: enter edges.
         sites: call sites, the return state of each exit of the callee (-1: never taken).
         start: the start state.
-        marked: states that the ``[`` of an array whose items must differ leads to.
+        marked: states that the ``[`` of an array whose items must differ leads to, as in ``ir.Rule``.
     """
 
     table: Int32
@@ -50,7 +51,7 @@ class Linked:
     edges: tuple[Edge, ...]
     sites: tuple[tuple[int, ...], ...]
     start: int
-    marked: tuple[int, ...] = ()
+    marked: tuple[Mark, ...] = ()
 
 
 def resolve_calls(subsets: Subsets, names: Sequence[str], root: int, byte_class: npt.NDArray[np.uint8],

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from stcc.compiler.adjacency import components
 from stcc.compiler.dfa import Dfa
 from stcc.compiler.errors import BudgetError
-from stcc.compiler.ir import CallEdge
+from stcc.compiler.ir import CallEdge, Mark
 from stcc.compiler.nfa import Nfa
 from stcc.compiler.options import Deadline
 
@@ -51,7 +51,7 @@ class Subsets:
         owner: int32 ``[states]``, the rule each state lies in.
         starts: state of each rule's start; -1 for rules that nothing reached.
         calls: one per state and callee.
-        marked: states with a marked member: the ``[`` of an array whose items must differ pairwise leads there.
+        marked: states with a marked member, the marks joined: the ``[`` of an array whose items must differ pairwise leads there.
     """
 
     table: Int32
@@ -60,7 +60,7 @@ class Subsets:
     owner: Int32
     starts: tuple[int, ...]
     calls: tuple[SetCall, ...]
-    marked: tuple[int, ...] = ()
+    marked: tuple[Mark, ...] = ()
 
 
 def determinize_dfa(nfa: Nfa, *, max_states: int = 200_000, deadline: Deadline | None = None) -> Dfa:
@@ -139,7 +139,7 @@ class _Construction:
         nfa = self.nfa
         matters = (nfa.table >= 0).any(axis=1) | (nfa.accept >= 0)
         matters[list(self.node_calls)] = True
-        matters[list(nfa.marked)] = True
+        matters[[node for node, _ in nfa.marked]] = True
         closure: Int32 = np.where(matters, np.arange(self.nodes), -1).astype(np.int32)
         sources = np.flatnonzero(np.diff(nfa.epsilon_offsets) > 0)
         if not sources.size:
@@ -278,6 +278,8 @@ class _Construction:
         calls = tuple(SetCall(int(dense[number]), rule, tuple(int(dense[r]) for r in landed)) for number, rule, landed in self.set_calls)
         return Subsets(dense[table], accept, tuple(clashing), owner, starts, calls, self._marked(numbers.tolist()))
 
-    def _marked(self, numbers: list[int]) -> tuple[int, ...]:
-        marked = set(self.nfa.marked)
-        return tuple(state for state, number in enumerate(numbers) if not marked.isdisjoint(self.nodes_of(number))) if marked else ()
+    def _marked(self, numbers: list[int]) -> tuple[Mark, ...]:
+        marks = dict(self.nfa.marked)
+        members = ((state, self.nodes_of(number)) for state, number in enumerate(numbers if marks else []))
+        found = [(state, [marks[node] for node in nodes if node in marks]) for state, nodes in members]
+        return tuple((state, any(several)) for state, several in found if several)

@@ -65,7 +65,7 @@ def render_grammar(grammar: Grammar) -> str:
         lines += [f"  {block.base}..{block.base + block.dfa.states - 1} embeds a DFA of {block.dfa.states} states" for block in rule.blocks]
         lines += [f"  {call.node} calls rule {call.rule}, returns {', '.join(map(str, call.returns))}" for call in rule.calls]
         lines += [f"  {node} exits {exit_}" for node, exit_ in rule.exits]
-        lines += [f"  {node} begins items that must differ" for node in rule.marks]
+        lines += [f"  {node} begins items that must differ" for node, _ in rule.marks]
     return "\n".join(lines)
 
 

@@ -107,7 +107,7 @@ class _Assembly:
             self.epsilons.append(callee.epsilons + np.int32(base))
             self.links += [(base + node, call.returns[exit_]) for node, exit_ in callee.exits if call.returns[exit_] >= 0]
             self.blocks += [Block(block.dfa, base + block.base) for block in callee.blocks]
-            self.marks += [base + node for node in callee.marks]
+            self.marks += [(base + node, several) for node, several in callee.marks]
             self.calls += [CallEdge(base + inner.node, inner.rule, tuple(base + node if node >= 0 else -1 for node in inner.returns))
                            for inner in callee.calls]
         self.links.append((call.node, base))

@@ -28,6 +28,9 @@ from stcc.compiler.dfa import Dfa
 Int32 = npt.NDArray[np.int32]
 
 
+Mark = tuple[int, bool]
+
+
 @dataclass(frozen=True)
 class CallEdge:
     """At ``node``, call ``rule`` and continue at ``returns[e]`` when it ends through exit ``e`` (-1: that exit is not wanted)."""
@@ -58,7 +61,8 @@ class Rule:
         calls: call edges.
         exits: pairs (node, exit).
         exit_count: how many exits callers may name; the root has one.
-        marks: nodes entered by the ``[`` of an array whose items must differ pairwise (see ``stcc.formats.machine``).
+        marks: nodes entered by the ``[`` of an array whose items must differ pairwise, each with whether the array may have to have more
+            than one item (see ``stcc.formats.machine``).
     """
 
     name: str
@@ -69,7 +73,7 @@ class Rule:
     calls: tuple[CallEdge, ...]
     exits: tuple[tuple[int, int], ...]
     exit_count: int
-    marks: tuple[int, ...] = ()
+    marks: tuple[Mark, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +94,7 @@ class RuleBuilder:
         self._blocks: list[Block] = []
         self._calls: list[CallEdge] = []
         self._exits: list[tuple[int, int]] = []
-        self._marks: list[int] = []
+        self._marks: list[Mark] = []
         self._embedded: dict[tuple[int, tuple[int, ...]], int] = {}
 
     def node(self) -> int:
@@ -146,9 +150,9 @@ class RuleBuilder:
         """``node`` may end the rule through ``exit_``."""
         self._exits.append((node, exit_))
 
-    def mark(self, node: int) -> None:
-        """``node`` is entered by the ``[`` of an array whose items must differ pairwise."""
-        self._marks.append(node)
+    def mark(self, node: int, several: bool) -> None:
+        """``node`` is entered by the ``[`` of an array whose items must differ pairwise; ``several``: it may have to have more than one."""
+        self._marks.append((node, several))
 
     def build(self) -> Rule:
         """The finished rule."""
@@ -165,7 +169,7 @@ def verify_grammar(grammar: Grammar) -> list[str]:
         return ["the root is a rule"]
     for number, rule in enumerate(grammar.rules):
         ends = [rule.bytes_[:, [0, 3]], rule.epsilons, np.array([call.node for call in rule.calls], np.int32),
-                np.array(rule.marks, np.int32)]
+                np.array([node for node, _ in rule.marks], np.int32)]
         if any(part.size and (int(part.min()) < 0 or int(part.max()) >= rule.nodes) for part in ends):
             broken.append(f"rule {number}: edges join nodes of the rule")
         for call in rule.calls:

@@ -73,11 +73,18 @@ def _graph(linked: Linked, table: Int32) -> tuple[Int32, Int32]:
     for place, returns in enumerate(sites):
         graph[first_site + place, :len(returns)] = returns
     colour = np.zeros(len(graph), np.int32)
-    colour[:states] = ((linked.exits + 1) * 2 + linked.accepting) * 2
-    colour[list(linked.marked)] += 1
+    colour[:states] = ((linked.exits + 1) * 2 + linked.accepting) * 3 + _marks(linked)
     colour[states:first_site] = -1
     colour[first_site:] = -2
     return graph, colour
+
+
+def _marks(linked: Linked) -> Int32:
+    """int32 ``[states]``: 1 where the items of an array begin that must differ, 2 where there may have to be several, else 0."""
+    marks = np.zeros(len(linked.table), np.int32)
+    for state, several in linked.marked:
+        marks[state] = 1 + several
+    return marks
 
 
 def _number(
@@ -97,14 +104,13 @@ def _number(
     exits = linked.exits[first[order]].astype(np.int16)
     exit_count = max(int(exits.max()), int(np.nonzero(merged[sites] >= 0)[1].max(initial=-1))) + 1
     site_place = inverse(sites, len(merged))
-    marked = np.zeros(len(linked.table), np.bool_)
-    marked[list(linked.marked)] = True
+    marks = _marks(linked)[first[order]]
     return Machine(
         byte_class=byte_class, table=table, exits=exits, accepting=linked.accepting[first[order]],
         edge_target=place[merged[edges, 0]],
         edge_push_offsets=np.cumsum([0, *map(len, pushes)]).astype(np.int32),
         edge_pushes=site_place[np.array([site for pushed in pushes for site in pushed], np.int64)],
-        returns=place[merged[sites][:, :exit_count]], start=0, unique=np.flatnonzero(marked[first[order]]).astype(np.int32),
+        returns=place[merged[sites][:, :exit_count]], start=0, unique=np.flatnonzero(marks).astype(np.int32), several=marks[marks > 0] > 1,
     )
 
 

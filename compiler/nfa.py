@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stcc.compiler.adjacency import GrammarEdges, grammar_edges, group, reach
-from stcc.compiler.ir import CallEdge, Grammar
+from stcc.compiler.ir import CallEdge, Grammar, Mark
 from stcc.compiler.options import Deadline
 
 Int32 = npt.NDArray[np.int32]
@@ -34,7 +34,7 @@ class Nfa:
         accept: int32 ``[nodes]``, label (or exit) of an accepting node, -1 otherwise.
         starts: start node of each rule.
         calls: call edges, their nodes and returns numbered over all rules.
-        marked: nodes entered by the ``[`` of an array whose items must differ pairwise.
+        marked: nodes entered by the ``[`` of an array whose items must differ pairwise, as in ``ir.Rule``.
     """
 
     byte_class: npt.NDArray[np.uint8]
@@ -44,7 +44,7 @@ class Nfa:
     accept: Int32
     starts: tuple[int, ...]
     calls: tuple[CallEdge, ...] = ()
-    marked: tuple[int, ...] = ()
+    marked: tuple[Mark, ...] = ()
 
 
 def lower(grammar: Grammar, deadline: Deadline | None = None) -> Nfa:
@@ -211,10 +211,11 @@ class _Lowering:
             starts, tuple(call for call in calls if call.node >= 0 and max(call.returns, default=-1) >= 0), self._marked(place),
         )
 
-    def _marked(self, place: Int32) -> tuple[int, ...]:
+    def _marked(self, place: Int32) -> tuple[Mark, ...]:
         """The marked nodes in the numbering ``place``."""
-        nodes = [int(place[base + node]) for rule, base in zip(self.grammar.rules, self.bases, strict=False) for node in rule.marks]
-        return tuple(node for node in nodes if node >= 0)
+        marks = [(int(place[base + node]), several)
+                 for rule, base in zip(self.grammar.rules, self.bases, strict=False) for node, several in rule.marks]
+        return tuple(mark for mark in marks if mark[0] >= 0)
 
 
 def _common_classes(grammar: Grammar) -> npt.NDArray[np.uint8]:

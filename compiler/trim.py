@@ -177,7 +177,7 @@ class _Variants:
         kept_calls = [call for call in calls if call is not None]
         exits = tuple(dict.fromkeys((node, wanted[exit_]) for node, exit_ in rule.exits if live[node] and wanted[exit_] >= 0))
         exit_count = max(wanted) + 1
-        marks = tuple(node for node in rule.marks if live[node])
+        marks = tuple(mark for mark in rule.marks if live[mark[0]])
         if live.all():
             return Rule(rule.name, rule.nodes, rule.bytes_, rule.epsilons, rule.blocks, tuple(kept_calls), exits, exit_count, marks)
         blocks = [block for block in rule.blocks if live[block.base:block.base + block.dfa.states].any()]
@@ -192,7 +192,8 @@ class _Variants:
             rule.name, int(keep.sum()), bytes_, epsilons, tuple(Block(block.dfa, int(place[block.base])) for block in blocks),
             tuple(CallEdge(int(place[call.node]), call.rule, tuple(int(place[node]) if node >= 0 else -1 for node in call.returns))
                   for call in kept_calls),
-            tuple((int(place[node]), exit_) for node, exit_ in exits), exit_count, tuple(int(place[node]) for node in marks),
+            tuple((int(place[node]), exit_) for node, exit_ in exits), exit_count,
+            tuple((int(place[node]), several) for node, several in marks),
         )
 
     def restrict(self, number: int, call: CallEdge, live: Bool, wanted: Wanted) -> CallEdge | None:

@@ -53,6 +53,7 @@ class Machine:
         returns: int32 ``[sites, exits]``, return state of each call site for each exit; -1 where that exit is never taken.
         start: the start state.
         unique: int32, rising: the states entered by the ``[`` of arrays whose items must differ pairwise; mostly empty.
+        several: bool, one for each of ``unique``: whether such an array may have to have more than one item.
     """
 
     byte_class: npt.NDArray[np.uint8]
@@ -65,6 +66,7 @@ class Machine:
     returns: Int32
     start: int
     unique: Int32 = field(default_factory=lambda: np.zeros(0, np.int32))
+    several: npt.NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
 
     @property
     def states(self) -> int:
@@ -127,6 +129,7 @@ def verify_control(machine: Machine) -> list[str]:
         (_in_range(machine.edge_target, 0, states), "enter targets are in range"),
         (0 <= machine.start < states, "the start state is in range"),
         (_in_range(machine.unique, 0, states) and bool((np.diff(machine.unique) > 0).all()), "unique states are in range and rise"),
+        (machine.several.shape == machine.unique.shape, "several has one entry for each of the unique states"),
     ]
     broken = [text for holds, text in checks if not holds]
     if not broken and sites:

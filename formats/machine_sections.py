@@ -23,7 +23,8 @@ from stcc.formats.sections import PLAIN_PATTERN_STATES, SectionReader
 
 PREFIX = "machine."
 MAX_NUMBER = (1 << 31) - 1
-NAMES = ("byte_class", "row_pattern", "patterns", "exits", "accepting", "edge_target", "edge_pushes", "edge_push_counts", "returns", "unique")
+NAMES = ("byte_class", "row_pattern", "patterns", "exits", "accepting", "edge_target", "edge_pushes", "edge_push_counts", "returns",
+         "unique", "several")
 
 
 def machine_sections(machine: Machine) -> list[SectionData]:
@@ -41,6 +42,7 @@ def machine_sections(machine: Machine) -> list[SectionData]:
         "edge_pushes": delta(machine.edge_pushes),
         "returns": narrow(machine.returns.astype(np.int64) + 1),
         "unique": delta(machine.unique),
+        "several": machine.several.astype(np.uint8),
     }
     return [SectionData(PREFIX + name, array, compress=name != "row_pattern" or machine.states < PLAIN_PATTERN_STATES)
             for name, array in arrays.items() if array.size or array.ndim == 2]
@@ -99,6 +101,7 @@ def read_machine(reader: SectionReader, start: int) -> Machine:
             returns=_signed(reader.take("returns", dimensions=2), MAX_NUMBER).astype(np.int32),
             start=start,
             unique=undelta(reader.take("unique", optional=True)),
+            several=_signed(reader.take("several", dtype="u8", optional=True), 1) >= 0,
         )
         broken = verify_control(machine)
     _refuse(reader, broken)

@@ -4,11 +4,9 @@ In: a ``Machine`` or a ``Grammar``, a NumPy generator, a budget in bytes. Out: b
 in reach: a byte is taken only if what it leads to can still be finished within the bytes left, so recursion winds down as the budget is
 used and the walk always ends.
 
-Byte needs are the token needs of ``stcc.runtime.budget`` with single bytes for tokens (Proposition 2 of the few-path paper, made exact
-for several exits): ``leave[q, e]`` is the fewest bytes from ``q`` to a state that may end its rule through exit ``e``; the last column
-counts to a state where the output may end. A stack level holds the fewest bytes that finish after leaving it by each exit. They are
-exact where a state that returns lazily and the return state share no byte, as in every compiled machine (the L(1) conditions). Cost: a
-backward search over the table, a few milliseconds for a thousand states, once; then some microseconds for each candidate byte.
+Where items of an array must differ (``unique_items``), bytes that would make two equal are drawn again, and an item that the bytes left
+cannot end is ended in the fewest bytes that do: then an output may be a little longer than asked for. Cost: some microseconds for
+each candidate byte.
 """
 
 from __future__ import annotations
@@ -19,16 +17,15 @@ import numpy as np
 import numpy.typing as npt
 
 from stcc.formats.binding import UNREACHABLE
-from stcc.formats.machine import end_states
+from stcc.runtime.byte_needs import ByteNeeds
 from stcc.runtime.errors import ConstraintError
-from stcc.runtime.stack import Level, Stacks
-from stcc.runtime.token_sets import expand
+from stcc.runtime.stack import Configuration, Level, Stacks
+from stcc.runtime.unique_endings import Endings
+from stcc.runtime.unique_items import IDLE, Progress, Reader
 
 if TYPE_CHECKING:
     from stcc.formats.machine import Machine
     from stcc.runtime.grammar import Grammar
-
-Int32 = npt.NDArray[np.int32]
 
 END_CHANCE = 0.5
 """How often a walk stops where the output may end but could go on."""
@@ -38,115 +35,14 @@ _PLAIN = np.zeros(256, np.bool_)
 _PLAIN[list(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 ")] = True
 
 
-class ByteNeeds:
-    """Fewest bytes that finish a valid output, from any configuration of one machine."""
-
-    def __init__(self, stacks: Stacks) -> None:
-        self._machine = stacks.machine
-        self._exits = max(1, self._machine.returns.shape[1], int(self._machine.exits.max(initial=-1)) + 1)
-        self._leave = self._search()
-        self._ends = np.full(self._exits + 1, UNREACHABLE, np.int32)
-        self._ends[self._exits] = 0
-        self._vectors: dict[Level, Int32] = {}
-
-    def need(self, state: int, level: Level) -> int:
-        """Fewest bytes that finish from a configuration."""
-        if state < 0:
-            return 0
-        vector = self._vector(level)
-        return int((self._leave[state] + vector).min())
-
-    def _vector(self, level: Level) -> Int32:
-        pending = []
-        while level not in self._vectors and level.site >= 0:
-            pending.append(level)
-            level = level.below
-        vector = self._vectors.get(level, self._ends)
-        for above in reversed(pending):
-            vector = self._vectors[above] = self._after(above.site, vector)
-        return vector
-
-    def _after(self, site: int, vector: Int32) -> Int32:
-        """Bytes to finish after leaving a level pushed by ``site`` through each exit, if ``vector`` is the level below's."""
-        landed = self._machine.returns[site]
-        costs = np.full(self._exits + 1, UNREACHABLE, np.int32)
-        taken = np.flatnonzero(landed >= 0)
-        costs[taken] = np.minimum((self._leave[landed[taken]] + vector).min(axis=1), UNREACHABLE)
-        return costs
-
-    def _search(self) -> Int32:
-        """Least fixpoint of ``leave``, by rounds that look again only at states that may have improved. int32 ``[states, exits + 1]``."""
-        machine = self._machine
-        leave = np.full((machine.states, self._exits + 1), UNREACHABLE, np.int32)
-        ending = np.flatnonzero(machine.exits >= 0)
-        leave[ending, machine.exits[ending]] = 0
-        leave[np.where(end_states(machine), machine.exits == 0, machine.accepting), self._exits] = 0
-        source, target, edge = _edges(machine)
-        by_source = np.searchsorted(source, np.arange(machine.states + 1))
-        users, uses = _dependencies(machine, source, target, edge)
-        changed = np.flatnonzero((leave < UNREACHABLE).any(axis=1))
-        while len(changed):
-            low = np.searchsorted(uses, changed)
-            again = np.unique(users[expand(low, np.searchsorted(uses, changed, "right") - low)])
-            counts = by_source[again + 1] - by_source[again]
-            again, counts = again[counts > 0], counts[counts > 0]
-            if not len(again):
-                break
-            found = self._relaxed(leave, target, edge, expand(by_source[again], counts))
-            best = np.minimum.reduceat(found, np.cumsum(counts) - counts, axis=0)
-            np.minimum(best, leave[again], out=best)
-            better = (best < leave[again]).any(axis=1)
-            changed = np.asarray(again[better], np.intp)
-            leave[changed] = best[better]
-        return leave
-
-    def _relaxed(self, leave: Int32, target: Int32, edge: Int32, chosen: npt.NDArray[np.intp]) -> Int32:
-        """What leaving costs through each chosen edge. int32 ``[chosen, exits + 1]``."""
-        costs = leave[target[chosen]] + 1
-        for place in np.flatnonzero(edge[chosen] >= 0).tolist():
-            row = leave[target[chosen[place]]]
-            for site in reversed(self._machine.pushes(int(edge[chosen[place]]))):
-                landed = self._machine.returns[site]
-                taken = np.flatnonzero((landed >= 0) & (row[: len(landed)] < UNREACHABLE))
-                outer = np.full(self._exits + 1, UNREACHABLE, np.int32)
-                if len(taken):
-                    outer = np.minimum((row[taken, None] + leave[landed[taken]]).min(axis=0), UNREACHABLE)
-                row = outer
-            costs[place] = row + 1
-        return np.minimum(costs, UNREACHABLE)
-
-
-def _edges(machine: Machine) -> tuple[Int32, Int32, Int32]:
-    """The distinct edges, by source: source, target (the callee's state for an enter edge), enter edge or -1."""
-    source, column = np.nonzero(machine.table >= 0)
-    cell = machine.table[source, column]
-    pairs = np.unique(np.stack([source, cell], axis=1), axis=0) if len(source) else np.zeros((0, 2), np.intp)
-    cell = pairs[:, 1].astype(np.int32)
-    edge = np.where(cell >= machine.states, cell - machine.states, -1).astype(np.int32)
-    target = cell.copy()
-    target[edge >= 0] = machine.edge_target[edge[edge >= 0]]
-    return pairs[:, 0].astype(np.int32), target, edge
-
-
-def _dependencies(machine: Machine, source: Int32, target: Int32, edge: Int32) -> tuple[Int32, Int32]:
-    """Pairs "the row of ``users`` is computed from the row of ``uses``", sorted by ``uses``."""
-    calls = np.flatnonzero(edge >= 0)
-    counts = np.diff(machine.edge_push_offsets)[edge[calls]]
-    sites = machine.edge_pushes[expand(machine.edge_push_offsets[edge[calls]], counts)]
-    landed = machine.returns[sites]
-    caller = np.repeat(np.repeat(source[calls], counts), landed.shape[1])
-    users = np.concatenate([source, caller[landed.ravel() >= 0]])
-    uses = np.concatenate([target, landed.ravel()[landed.ravel() >= 0]])
-    order = np.argsort(uses, kind="stable")
-    return users[order], uses[order]
-
-
 class Walker:
     """Random walks over one machine; the byte needs are computed once."""
 
     def __init__(self, machine: Machine) -> None:
         self._stacks = Stacks(machine)
         self._needs = ByteNeeds(self._stacks)
+        self._reader = Reader(self._stacks)
+        self._endings = Endings(self._reader)
 
     def output(self, rng: np.random.Generator, max_bytes: int = 400) -> bytes:
         """One random valid output, of at most ``max_bytes`` bytes where some output is that short, else one of the shortest.
@@ -159,21 +55,40 @@ class Walker:
         if shortest >= UNREACHABLE:
             raise ConstraintError("no output is valid: the machine accepts nothing", "compile the source again")
         left = max(max_bytes, shortest)
-        text = bytearray()
+        text, progress = bytearray(), IDLE
         while state >= 0:
             may_end = stacks.may_end(state, level)
             if may_end and (left == 0 or rng.random() < END_CHANCE):
                 break
-            choices = self._choices(state, level, left - 1)
-            if not choices:
+            taken = self._draw(rng, state, level, progress, left - 1) or self._endings.shortest(state, level, progress)
+            if not taken:
                 break
-            weights = np.array([_weight(bytes_) for _, bytes_ in choices])
-            (state, level), bytes_ = choices[int(rng.choice(len(choices), p=weights / weights.sum()))]
-            plain = bytes_[_PLAIN[bytes_]]
-            drawn = plain if len(plain) and rng.random() < PLAIN_CHANCE else bytes_
-            text.append(int(rng.choice(drawn)))
-            left -= 1
+            (state, level), progress = self._after(state, level, progress, taken)
+            text += taken
+            left = max(left - len(taken), self._needs.need(state, level))
         return bytes(text)
+
+    def _after(self, state: int, level: Level, progress: Progress, taken: bytes) -> tuple[Configuration, Progress]:
+        """Where bytes that may follow lead."""
+        after, found = self._stacks.read(state, level, taken), self._reader.read(state, level, progress, taken)
+        assert after is not None and found is not None
+        return after, found
+
+    def _draw(self, rng: np.random.Generator, state: int, level: Level, progress: Progress, left: int) -> bytes:
+        """One byte that may follow such that ``left`` more bytes finish; none if there is none."""
+        choices = self._choices(state, level, left)
+        while choices:
+            weights = np.array([_weight(bytes_) for _, bytes_ in choices])
+            place = int(rng.choice(len(choices), p=weights / weights.sum()))
+            after, bytes_ = choices[place]
+            plain = bytes_[_PLAIN[bytes_]]
+            byte = int(rng.choice(plain if len(plain) and rng.random() < PLAIN_CHANCE else bytes_))
+            found = self._reader.read(state, level, progress, bytes([byte]))
+            if found is not None and self._endings.can_end(*after, found):
+                return bytes([byte])
+            choices[place] = after, bytes_[bytes_ != byte]
+            choices = [choice for choice in choices if len(choice[1])]
+        return b""
 
     def _choices(self, state: int, level: Level, left: int) -> list[tuple[tuple[int, Level], npt.NDArray[np.uint8]]]:
         """Where the next byte may lead such that ``left`` more bytes finish, and the bytes that lead there."""

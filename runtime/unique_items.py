@@ -32,6 +32,7 @@ _QUOTE, _BACKSLASH = b'"', b"\\"
 _SPACE = b" \t\n\r"
 _STRING_END = re.compile(rb'(?:[^"\\]|\\.)*"', re.DOTALL)
 _BARE = re.compile(rb"[-+.0-9A-Za-z]*")
+_DIGITS, _EXPONENT = re.compile(rb"[^0-9]"), re.compile(rb"[eE]")
 _HEX = re.compile(rb"\\u[0-9A-Fa-f]{0,4}")
 
 
@@ -172,18 +173,20 @@ class Progress:
         return each is frame and (self.frame is not frame or self.mode != BETWEEN)
 
     def _matching(self, candidates: Items | tuple[Value, ...], path: list[Frame]) -> Iterator[Value]:
-        if path or self.mode == BARE:
-            yield from (value for value in candidates if next(self._targets(value, path), None) is not None)
+        if path:
+            kind = Array if path[0].kind == ARRAY else Object
+            yield from (value for value in candidates if isinstance(value, kind) and next(self._targets(value, path), None) is not None)
         elif self.mode == STRING:
-            begun = _normal(self.text)
+            begun = normal(self.text)
             yield from (value for value in candidates if isinstance(value, str) and spelled(value).startswith(begun))
         else:
-            yield from candidates
+            yield from (value for value in candidates if self._fits(value))
 
     def _targets(self, value: Value, path: list[Frame]) -> Iterator[tuple[Value]]:
         """What the value under way must become for the item to equal ``value``, each as ``(target,)``; nothing if it cannot.
 
-        ``path``: the frames between the array and the position, outermost first. Where no value is under way the target is None.
+        ``path``: the frames between the array and the position, outermost first. Where no value is under way, what the next one or the
+        next name must be, or None.
         """
         found: list[Value] = [value]
         for frame in path:
@@ -191,29 +194,25 @@ class Progress:
             if frame.kind == ARRAY:
                 done = frame.done()
                 found = [each.values for each in found if isinstance(each, Array) and each.values[:len(done)] == done]
-                if innermost and self.mode == BETWEEN:
-                    found = found and [None]
-                    continue
-                found = [values[len(done)] for values in found if len(values) > len(done)]
+                may_close = innermost and self.mode == BETWEEN
+                found = [values[len(done)] if len(values) > len(done) else None for values in found if may_close or len(values) > len(done)]
             else:
                 found = [each for each in found if isinstance(each, Object) and each.pairs.issuperset(frame.values)]
                 if frame.name is not None:
                     found = [named for each in found for named in each.named(frame.name)]
-                elif self.mode == STRING:
-                    found = [name for each in found for name in each.members]
                 else:
-                    found = found and [None]
+                    found = [name for each in found for name in (*each.members, None)]
         yield from ((each,) for each in found if self._fits(each))
 
     def _fits(self, target: Value) -> bool:
         """Whether the scalar under way may become ``target``."""
         if self.mode == STRING:
-            return isinstance(target, str) and spelled(target).startswith(_normal(self.text))
+            return isinstance(target, str) and spelled(target).startswith(normal(self.text))
         if self.mode != BARE:
             return True
-        if target is None or isinstance(target, bool):
-            return any(text.startswith(self.text) for text, literal in LITERALS.items() if literal is target)
-        return isinstance(target, Number) and may_become(self.text, target)
+        if isinstance(target, Number):
+            return may_become(self.text, target)
+        return any(text.startswith(self.text) for text, literal in LITERALS.items() if literal is target)
 
 
 IDLE = Progress(None, BETWEEN)
@@ -222,13 +221,15 @@ IDLE = Progress(None, BETWEEN)
 
 def may_become(text: bytes, target: Number) -> bool:
     """Whether a number begun as ``text`` may turn out to be ``target``: never wrongly no."""
-    digits = b"".join(re.findall(rb"[0-9]", re.split(rb"[eE]", text)[0])).lstrip(b"0")
+    if text[:1].isalpha():
+        return False
+    digits = (text if text.isdigit() else _DIGITS.sub(b"", _EXPONENT.split(text)[0])).lstrip(b"0")
     if digits and text.startswith(b"-") != target.negative:
         return False
     return target.digits.ljust(len(digits), b"0").startswith(digits)
 
 
-def _normal(text: bytes) -> bytes:
+def normal(text: bytes) -> bytes:
     """``text`` with the digits of its escapes in lower case."""
     return _HEX.sub(lambda found: found[0].lower(), text) if b"\\u" in text else text
 

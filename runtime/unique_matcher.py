@@ -18,6 +18,7 @@ import numpy as np
 from stcc.runtime.errors import ConstraintError, VocabularyRequired
 from stcc.runtime.matcher import Matcher
 from stcc.runtime.token_sets import BIT
+from stcc.runtime.unique_costs import Costs, UniqueBudgetError
 from stcc.runtime.unique_endings import Endings
 from stcc.runtime.unique_items import IDLE, Progress, Reader
 from stcc.runtime.unique_suspects import Suspects
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
     from stcc.runtime.grammar import Grammar
     from stcc.runtime.masks import Entry
     from stcc.runtime.stack import Configuration
+
+
+MOST_SPARED = 64
+"""Most tokens beyond the fewest that ``hasten`` leaves."""
 
 
 class UniqueRules:
@@ -42,11 +47,16 @@ class UniqueRules:
         self.endings = Endings(self.reader)
 
     @cached_property
+    def costs(self) -> Costs:
+        """Says what fits a token budget."""
+        return Costs(self._grammar, self.reader, self.endings)
+
+    @cached_property
     def suspects(self) -> Suspects:
         """Says which tokens must not follow. VocabularyRequired without a vocabulary."""
         if self._grammar.vocabulary is None:
             raise VocabularyRequired(self._grammar.name)
-        return Suspects(self._grammar.masks, self._grammar.vocabulary, self.reader, self.endings)
+        return Suspects(self._grammar.masks, self._grammar.vocabulary, self.reader, self.endings, self.costs)
 
 
 class UniqueMatcher(Matcher):
@@ -56,6 +66,8 @@ class UniqueMatcher(Matcher):
 
     def __init__(self, grammar: Grammar, max_tokens: int | None = None, canonical: bool = False) -> None:
         super().__init__(grammar, max_tokens, canonical)
+        if max_tokens is not None:
+            grammar.unique.costs.refuse_budget()
         self._progress: Progress = IDLE
         self._trail: list[Progress] = []
 
@@ -77,13 +89,19 @@ class UniqueMatcher(Matcher):
         """Keep up with a step that the machine has taken from a configuration, or undo it."""
         rules = self.grammar.unique
         after = rules.reader.read(state, level, self._progress, data) if data else self._progress
-        if after is None or not rules.endings.can_end(self._state, self._level, after):
+        if after is None or not self._can_end(after):
             super().rollback(1)
             return False
         after.narrow(self._progress)
         self._trail.append(self._progress)
         self._progress = after
         return True
+
+    def _can_end(self, progress: Progress) -> bool:
+        """Whether what stands here with ``progress`` can be completed, in the tokens left."""
+        rules, state, level = self.grammar.unique, self._state, self._level
+        can_end = rules.endings.can_end(state, level, progress)
+        return can_end and (self._left is None or rules.costs.fits(state, level, progress, self._left))
 
     def rollback(self, steps: int = 1) -> None:
         """As ``Matcher.rollback``."""
@@ -115,6 +133,20 @@ class UniqueMatcher(Matcher):
             raise ConstraintError("a configuration does not tell which items of an array were read, and they must differ",
                                   "read the text from its start, or fork a matcher that has")
         self.reset()
+
+    def hasten(self) -> None:
+        """As ``Matcher.hasten``, with what it takes at most to let items differ.
+
+        Raises:
+            UniqueBudgetError: that cannot be told.
+        """
+        costs = self.grammar.unique.costs
+        costs.refuse_budget()
+        need = self.need()
+        left = next((left for left in range(need, need + MOST_SPARED) if costs.fits(self._state, self._level, self._progress, left)), None)
+        if left is None:
+            raise UniqueBudgetError(f"{MOST_SPARED} tokens more than the shortest ending do not evidently let the items differ")
+        self._left = left
 
     def forced_tokens(self) -> list[int]:
         """As ``Matcher.forced_tokens``, up to the first token that must not follow."""
@@ -153,7 +185,7 @@ class UniqueMatcher(Matcher):
     def _entry(self) -> Entry:
         masks = self.grammar.masks
         entry = masks.row(self._state, self._level) if self._left is None else self._within_budget(self._left)
-        refused = self.grammar.unique.suspects.refused(self._state, self._level, self._progress, entry[0])
+        refused = self.grammar.unique.suspects.refused(self._state, self._level, self._progress, entry[0], self._left)
         if refused:
             tokens = np.array(refused)
             row = entry[0].copy()

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
@@ -25,26 +25,29 @@ import numpy as np
 import numpy.typing as npt
 
 from stcc.runtime.json_values import spelled
-from stcc.runtime.unique_endings import Endings
+from stcc.runtime.unique_costs import Costs
+from stcc.runtime.unique_endings import ENOUGH, Endings
 from stcc.runtime.unique_items import BARE, IDLE, STRING, WANTED, Progress, Reader
 
 if TYPE_CHECKING:
     from stcc.formats import Vocabulary
     from stcc.runtime.masks import Masks
-    from stcc.runtime.stack import Level
+    from stcc.runtime.stack import Configuration, Level
     from stcc.runtime.token_sets import Row
 
 Index = npt.NDArray[np.intp]
 GoesOn = Callable[[int], bool]
 
 MOST_LISTS = 1 << 12
+MOST_SPELLED = 1 << 14
 _OPENING = re.compile(rb"\[.*,", re.DOTALL)
 _STRING_END = re.compile(rb'(?:[^"\\]|\\.)*"', re.DOTALL)
+_ESCAPE = re.compile(rb"\\u[0-9A-Fa-f]{0,3}$")
 _CLOSERS = re.compile(rb'[\s\]}]*(?P<next>[,:]\s*(?P<open>"[^"\\]*)?)?')
 """What may follow a value without beginning and ending another: brackets, and at most the beginning of a string."""
-_BEGINNING = re.compile(rb'[\s,:]*(?P<open>"[^"\\]*)?')
+_BEGINNING = re.compile(rb'[\s,:]*[\[{]?\s*(?P<open>"[^"\\]*)?')
 _WHOLE = re.compile(rb'\s*"(?P<content>[^"\\]*)"(?P<rest>[^"]*"?[^"]*)')
-_NUMBER = re.compile(rb"[\s,:]*[-+.0-9A-Za-z]+")
+_NUMBER = re.compile(rb"[-.0-9]+")
 
 
 @dataclass
@@ -55,40 +58,41 @@ class Lists:
         always: whatever has been read.
         rivals: where the item under way has rivals: they close brackets or end a number.
         contents: where this string is a target: they spell it whole.
+        begins: where a budget is running out: harmless, since what they begin goes on in enough ways; each with the mode it ends in.
+        spaces: where a budget is kept: they are white space.
+        cost: what finishing after one of ``begins`` takes at most; -1 until asked for.
+        most: the number of rivals that they are harmless up to.
     """
 
+    most: int
     always: list[int] = field(default_factory=list)
     rivals: list[int] = field(default_factory=list)
     contents: dict[bytes, list[int]] = field(default_factory=dict)
+    begins: list[tuple[int, int]] = field(default_factory=list)
+    spaces: list[int] = field(default_factory=list)
+    cost: int = -1
 
 
 class Suspects:
     """See the module's text; one for each grammar."""
 
-    def __init__(self, masks: Masks, vocabulary: Vocabulary, reader: Reader, endings: Endings) -> None:
-        self._masks, self._vocabulary, self._reader, self._endings = masks, vocabulary, reader, endings
+    def __init__(self, masks: Masks, vocabulary: Vocabulary, reader: Reader, endings: Endings, costs: Costs) -> None:
+        self._masks, self._vocabulary, self._reader, self._endings, self._costs = masks, vocabulary, reader, endings, costs
         self._lists: dict[tuple[int, Level, int, int], Lists] = {}
         self._outside: dict[tuple[int, Level], tuple[int, ...]] = {}
+        self._spelled: dict[tuple[int, Level, bytes], list[tuple[int, Configuration, int]]] = {}
+        self._ranges: dict[tuple[bytes, bytes], npt.NDArray[np.int32]] = {}
 
-    def refused(self, state: int, level: Level, progress: Progress, row: Row) -> list[int]:
-        """The tokens of ``row`` after which an item would equal an earlier one, or could only end so."""
+    def refused(self, state: int, level: Level, progress: Progress, row: Row, left: int | None) -> list[int]:
+        """The tokens of ``row`` after which an item would equal an earlier one, could only end so, or not within ``left`` tokens."""
         if state < 0:
             return []
-        if progress.frame is None:
-            return list(self._refused_outside(state, level, row))
-        lists = self._listed(state, level, progress, row)
-        chosen = list(lists.always)
-        rivals = sum(map(len, progress.rivals().values()))
-        if rivals:
-            chosen += lists.rivals
-            if progress.mode == STRING:
-                chosen += self._spelling(state, level, progress, row, rivals)
-            elif lists.contents:
-                targets = (target for target in progress.targets() if isinstance(target, str))
-                chosen += [token for target in targets for token in lists.contents.get(target.encode("utf-8", "surrogatepass"), ())]
-        return [token for token in dict.fromkeys(chosen) if not self.may_follow(state, level, progress, token)]
+        inside = progress.frame is not None
+        chosen = self._suspect_inside(state, level, progress, left) if inside else self._suspect_outside(state, level, left)
+        tried = (token for token in dict.fromkeys(chosen) if _holds(row, token))
+        return [token for token in tried if not self._may_follow(state, level, progress, token, left)]
 
-    def may_follow(self, state: int, level: Level, progress: Progress, token: int) -> bool:
+    def _may_follow(self, state: int, level: Level, progress: Progress, token: int, left: int | None) -> bool:
         """Whether ``token``, which the machine allows, may follow."""
         after = self._reader.read(state, level, progress, self._vocabulary.token(token))
         if after is None:
@@ -96,106 +100,162 @@ class Suspects:
         if not after.within_item():
             return True
         target = self._masks.land(self._masks.value(state, token), level)
-        return target is not None and self._endings.can_end(*target, after)
+        if target is None or not self._endings.can_end(*target, after):
+            return False
+        return left is None or self._costs.fits(*target, after, left - 1)
 
-    # outside, and what is the same whatever was read
-
-    def _refused_outside(self, state: int, level: Level, row: Row) -> tuple[int, ...]:
+    def _suspect_outside(self, state: int, level: Level, left: int | None) -> Sequence[int]:
+        """The tokens that open an array and begin its second item; without a budget those that are refused, which are kept."""
         known = self._outside.get((state, level))
-        if known is None:
+        if known is None or left is not None:
+            opening = self._allowed(self._masks.row(state, level)[0], self._opening)
+            if left is not None:
+                return opening
             if len(self._outside) >= MOST_LISTS:
                 self._outside.clear()
-            known = tuple(token for token in self._allowed(row, self._opening) if not self.may_follow(state, level, IDLE, token))
+            known = tuple(token for token in opening if not self._may_follow(state, level, IDLE, token, None))
             self._outside[(state, level)] = known
         return known
 
-    def _listed(self, state: int, level: Level, progress: Progress, row: Row) -> Lists:
+    def _suspect_inside(self, state: int, level: Level, progress: Progress, left: int | None) -> list[int]:
+        lists = self._listed(state, level, progress)
+        chosen = list(lists.always)
+        if left is not None and left <= self._most_cost(state, level, lists):
+            chosen += [token for token, _ in lists.begins]
+        rivals = sum(map(len, progress.rivals().values()))
+        if not rivals:
+            return chosen
+        chosen += lists.rivals
+        if left is not None:
+            chosen += lists.spaces
+        if progress.mode == STRING:
+            return chosen + self._spelling(state, level, progress, rivals, left)
+        if lists.contents:
+            targets = (target for target in progress.targets() if isinstance(target, str))
+            chosen += [token for target in targets for token in lists.contents.get(target.encode("utf-8", "surrogatepass"), ())]
+        return chosen
+
+    # what is the same whatever was read
+
+    def _listed(self, state: int, level: Level, progress: Progress) -> Lists:
         most = _most_rivals(progress)
         key = (state, level, progress.mode, most.bit_length())
         known = self._lists.get(key)
         if known is None:
             if len(self._lists) >= MOST_LISTS:
                 self._lists.clear()
-            known = self._lists[key] = self._sort(state, level, progress, row, 1 << most.bit_length())
+            known = self._lists[key] = self._sort(state, level, progress, 1 << most.bit_length())
         return known
 
-    def _sort(self, state: int, level: Level, progress: Progress, row: Row, most: int) -> Lists:
-        lists = Lists()
+    def _most_cost(self, state: int, level: Level, lists: Lists) -> int:
+        """What finishing after one of ``lists.begins`` takes at most."""
+        if lists.cost < 0:
+            after = {(self._masks.land(self._masks.value(state, token), level), mode) for token, mode in lists.begins}
+            lists.cost = max((self._costs.spare(*end, mode, lists.most) for end, mode in after if end is not None), default=0)
+        return lists.cost
+
+    def _sort(self, state: int, level: Level, progress: Progress, most: int) -> Lists:
+        lists, row = Lists(most), self._masks.row(state, level)[0]
+        sort = {STRING: self._sort_string, BARE: self._sort_bare}.get(progress.mode, self._sort_other)
         for token in self._allowed(row, self._quoting if progress.mode == STRING else None):
             data = self._vocabulary.token(token)
             if data:
-                sort = self._sort_string if progress.mode == STRING else self._sort_bare if progress.mode == BARE else self._sort_other
-                sort(lists, token, data, progress, partial(self._goes_on, state, level, token, most))
+                sort(lists, token, data, progress, partial(self._goes_on, lists, state, level, token, most))
         return lists
 
-    def _goes_on(self, state: int, level: Level, token: int, most: int, mode: int) -> bool:
+    def _goes_on(self, lists: Lists, state: int, level: Level, token: int, most: int, mode: int) -> bool:
         """Whether the scalar that ``token`` begins, or asks for, goes on in more than ``most`` ways."""
         after = self._masks.land(self._masks.value(state, token), level)
-        return after is not None and self._endings.ways(*after, mode) > most
+        if after is None or self._endings.ways(*after, mode) <= most:
+            lists.always.append(token)
+            return False
+        lists.begins.append((token, mode))
+        return True
 
     def _sort_string(self, lists: Lists, token: int, data: bytes, progress: Progress, goes_on: GoesOn) -> None:
         escaped = (len(progress.text) - len(progress.text.rstrip(b"\\"))) & 1
         end = _STRING_END.match(data, escaped)
-        if end is None:
-            return
-        closers = _CLOSERS.fullmatch(data, end.end())
-        if closers is None or b"\\u" in data or (closers["next"] and not goes_on(STRING if closers["open"] else WANTED)):
-            lists.always.append(token)
+        if end is not None:
+            closers = _CLOSERS.fullmatch(data, end.end())
+            if closers is None or b"\\u" in data:
+                lists.always.append(token)
+            elif closers["next"]:
+                goes_on(_begun(closers))
 
     def _sort_bare(self, lists: Lists, token: int, data: bytes, progress: Progress, goes_on: GoesOn) -> None:
-        if _NUMBER.fullmatch(data) and data[0] not in b" \t\r\n,:":
-            if b"e" in data.lower() or b"e" in progress.text.lower() or not goes_on(BARE):
-                lists.always.append(token)
-            return
         closers = _CLOSERS.fullmatch(data)
-        harmless = closers is not None and (not closers["next"] or goes_on(STRING if closers["open"] else WANTED))
-        (lists.rivals if harmless else lists.always).append(token)
+        if closers is not None:
+            if not closers["next"] or goes_on(_begun(closers)):
+                lists.rivals.append(token)
+        elif b"e" in progress.text.lower() or not self._is_number(data):
+            lists.always.append(token)
+        else:
+            goes_on(BARE)
 
     def _sort_other(self, lists: Lists, token: int, data: bytes, progress: Progress, goes_on: GoesOn) -> None:
         if data.isspace():
+            lists.spaces.append(token)
             return
-        beginning, whole = _BEGINNING.fullmatch(data), _WHOLE.fullmatch(data)
-        if beginning is not None:
-            if not goes_on(STRING if beginning["open"] else WANTED):
-                lists.always.append(token)
-        elif whole is not None and (closers := _CLOSERS.fullmatch(whole["rest"])) is not None:
-            if closers["next"] and not goes_on(STRING if closers["open"] else WANTED):
-                lists.always.append(token)
-            else:
+        if (beginning := _BEGINNING.fullmatch(data)) is not None:
+            goes_on(_begun(beginning))
+        elif (whole := _WHOLE.fullmatch(data)) is not None and (closers := _CLOSERS.fullmatch(whole["rest"])) is not None:
+            if not closers["next"] or goes_on(_begun(closers)):
                 lists.contents.setdefault(whole["content"], []).append(token)
-        elif _NUMBER.fullmatch(data):
-            if b"e" in data.lower() or not goes_on(BARE):
-                lists.always.append(token)
-        elif (closers := _CLOSERS.fullmatch(data)) is not None and (not closers["next"] or goes_on(STRING if closers["open"] else WANTED)):
-            lists.rivals.append(token)
+        elif self._is_number(data.lstrip(b" \t\r\n,:")):
+            goes_on(BARE)
+        elif (closers := _CLOSERS.fullmatch(data)) is not None:
+            if not closers["next"] or goes_on(_begun(closers)):
+                lists.rivals.append(token)
         else:
             lists.always.append(token)
 
+    @staticmethod
+    def _is_number(data: bytes) -> bool:
+        """Whether ``data`` lies inside a number, before any exponent."""
+        return _NUMBER.fullmatch(data) is not None
+
     # strings under way
 
-    def _spelling(self, state: int, level: Level, progress: Progress, row: Row, rivals: int) -> list[int]:
+    def _spelling(self, state: int, level: Level, progress: Progress, rivals: int, left: int | None) -> list[int]:
         """The tokens that spell the rest of a target, or a beginning of it after which few strings are possible."""
+        row = self._masks.row(state, level)[0]
+        targets = {spelled(target) for target in progress.targets()}
         chosen: list[int] = []
-        for target in progress.targets():
-            text = spelled(target)
-            if b"\\u" in text:  # spelled in several ways
-                return self._allowed(row, self._quoting) + self._allowed(row, self._escaping)
-            rest = text[len(progress.text):]
-            chosen += self._between(rest + b'"', rest + b"#")
-            chosen += self._beginnings(state, level, rest, rivals)
-        return [token for token in chosen if _holds(row, token)]
-
-    def _beginnings(self, state: int, level: Level, rest: bytes, rivals: int) -> list[int]:
-        """The tokens that spell a beginning of ``rest`` after which few strings are possible."""
-        chosen: list[int] = []
-        for length in range(1, min(len(rest), self._longest) + 1):
-            after = self._reader.stacks.step(state, level, rest[length - 1])
-            if after is None:
-                break
-            if after != (state, level) and self._endings.ways(*after, STRING) <= rivals:
-                chosen += self._between(rest[:length], rest[:length] + b"\0")
-            state, level = after
+        if any(b"\\u" in target for target in targets):  # its digits may be of either case
+            within = _ESCAPE.search(progress.text) is not None
+            chosen += self._allowed(row, None) if within else self._allowed(row, self._quoting) + self._allowed(row, self._escaping)
+        for target in targets:
+            rest = target[len(progress.text):]
+            chosen += self._allowed(row, self._between(rest + b'"', rest + b"#"))
+            for length in self._risky(state, level, progress.text, rest, targets, rivals, left):
+                chosen += self._between(rest[:length], rest[:length] + b"\0").tolist()
         return chosen
+
+    def _risky(self, state: int, level: Level, text: bytes, rest: bytes, targets: set[bytes], rivals: int,
+               left: int | None) -> Iterator[int]:
+        """The lengths of beginnings of ``rest`` after which it is not evident that another string than a target is possible, in time."""
+        for length, after, ways in self._beginnings(state, level, rest):
+            if left is not None:
+                if left <= self._costs.spare(*after, STRING, rivals):
+                    yield length
+            elif ways <= rivals and not self._endings.differs(*after, text + rest[:length], targets):
+                yield length
+
+    def _beginnings(self, state: int, level: Level, rest: bytes) -> list[tuple[int, Configuration, int]]:
+        """Where beginnings of ``rest`` lead, up to the longest token: their length, the configuration, and its ways if it is another."""
+        key = (state, level, rest)
+        known = self._spelled.get(key)
+        if known is None:
+            if len(self._spelled) >= MOST_SPELLED:
+                self._spelled.clear()
+            known = self._spelled[key] = []
+            for length in range(1, min(len(rest), self._longest) + 1):
+                after = self._reader.stacks.step(state, level, rest[length - 1])
+                if after is None:
+                    break
+                known.append((length, after, ENOUGH if after == (state, level) else self._endings.ways(*after, STRING)))
+                state, level = after
+        return known
 
     # the vocabulary
 
@@ -223,17 +283,27 @@ class Suspects:
         places = np.flatnonzero(self._vocabulary.token_bytes == byte)
         return np.unique(self._vocabulary.token_offsets.searchsorted(places, "right") - 1).astype(np.intp)
 
-    def _between(self, low: bytes, high: bytes) -> list[int]:
+    def _between(self, low: bytes, high: bytes) -> npt.NDArray[np.int32]:
         """The tokens whose bytes are at least ``low`` and below ``high``."""
-        order = self._vocabulary.byte_order
-        first = bisect_left(order, low, key=self._vocabulary.token)
-        return order[first:bisect_left(order, high, first, key=self._vocabulary.token)].tolist()  # type: ignore[no-any-return]
+        known = self._ranges.get((low, high))
+        if known is None:
+            if len(self._ranges) >= MOST_SPELLED:
+                self._ranges.clear()
+            order, token = self._vocabulary.byte_order, self._vocabulary.token
+            first = bisect_left(order, low, key=token)
+            known = self._ranges[(low, high)] = order[first:bisect_left(order, high, first, key=token)]
+        return known
 
-    def _allowed(self, row: Row, tokens: Index | None) -> list[int]:
+    def _allowed(self, row: Row, tokens: npt.NDArray[np.integer] | None) -> list[int]:
         """The tokens of ``row``, or those among ``tokens``."""
         if tokens is None:
             return np.flatnonzero(np.unpackbits(row.view(np.uint8), bitorder="little")).tolist()
         return tokens[(row[tokens >> 5] >> (tokens & 31).astype(np.int32)) & 1 != 0].tolist()  # type: ignore[no-any-return]
+
+
+def _begun(found: re.Match[bytes]) -> int:
+    """The mode in which a beginning ends."""
+    return STRING if found["open"] else WANTED
 
 
 def _holds(row: Row, token: int) -> bool:

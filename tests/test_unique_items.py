@@ -16,7 +16,10 @@ from tokenizer_cases import TRAINED
 
 from stcc.compiler import Options, UnsupportedError, compile_json_schema, vocabulary_from_tokenizer
 from stcc.formats import Artifact, Vocabulary
-from stcc.runtime import Grammar, Matcher, allocate_token_bitmask, load
+from stcc.runtime import ConstraintError, Grammar, Matcher, allocate_token_bitmask, load
+from stcc.runtime.device import DeviceLimitError, build_tables
+from stcc.runtime.sampling import Walker
+from stcc.runtime.unique_costs import UniqueBudgetError, goes_further
 
 UNIQUE = {"type": "array", "uniqueItems": True}
 STRINGS = {"type": "string"}
@@ -27,6 +30,9 @@ ITEMS: list[Any] = [
     {"type": "object", "properties": {"a": STRINGS, "b": {"type": "boolean"}}, "additionalProperties": False},
     {"type": "object", "properties": {"k": {"enum": ["x", "y"]}}, "required": ["k"], "additionalProperties": False},
     {"type": "object"}, {"type": "array", "items": {"type": "boolean"}},
+    {"type": "array", "items": {"type": "string", "maxLength": 1}, "maxItems": 1},
+    {"type": "object", "maxProperties": 1, "propertyNames": {"maxLength": 1}, "additionalProperties": {"enum": [1, "x"]}},
+    {"type": "array", "items": {"enum": ["a", "b", 0, True]}, "maxItems": 2},
 ]
 SCHEMAS: list[Any] = [
     *({**UNIQUE, "items": items} for items in ITEMS),
@@ -216,6 +222,36 @@ def test_what_is_forced_stops_before_what_must_not_follow() -> None:
     assert matcher.accept_bytes(b'"item0') and matcher.allowed_bytes() == b"123456789"
 
 
+def test_a_device_and_a_bare_configuration_are_refused() -> None:
+    grammar = SMALL_GRAMMARS[0]
+    with pytest.raises(DeviceLimitError, match="uniqueItems"):
+        build_tables([(grammar.machine, grammar.binding)], VOCABULARY)
+    matcher = grammar.matcher()
+    matcher.accept_bytes(b'["a')
+    with pytest.raises(ConstraintError):
+        grammar.matcher().move_to(matcher.configuration())
+
+
+def test_an_output_that_is_hastened_still_differs() -> None:
+    matcher = PLAIN_GRAMMARS[0].matcher()
+    assert matcher.accept_bytes(b'["","a","')
+    matcher.hasten()
+    steps = 0
+    while not matcher.is_accepting():
+        assert matcher.accept_token(allowed(matcher)[0])
+        steps += 1
+    assert steps <= 4
+
+
+@pytest.mark.parametrize("number", range(len(SCHEMAS)))
+def test_samples_are_valid(number: int) -> None:
+    walker, rng = Walker(COMPILED[number].machine), np.random.default_rng(number)
+    validator = jsonschema.Draft202012Validator(SCHEMAS[number])
+    for _ in range(8):
+        text = walker.output(rng, 60)
+        assert accepts(COMPILED[number], text) and validator.is_valid(json.loads(text, parse_float=exact)), text
+
+
 def test_many_items_and_deep_ones() -> None:
     grammar = COMPILED[1]
     matcher = grammar.matcher()
@@ -223,3 +259,36 @@ def test_many_items_and_deep_ones() -> None:
     assert not matcher.accept_bytes(b",17]") and matcher.accept_bytes(b",-17]")
     deep = b"[" * 2000 + b"]" * 2000
     assert accepts(grammar, b"[" + deep + b",[" + deep + b"]]") and not accepts(grammar, b"[" + deep + b"," + deep + b"]")
+
+
+def test_budgets_that_cannot_be_kept_are_refused() -> None:
+    several = next(number for number in range(len(SCHEMAS)) if COMPILED[number].machine.several.any())
+    for grammar in (SMALL_GRAMMARS[0], grammar_of(SCHEMAS[several], PLAIN_VOCABULARY)):
+        with pytest.raises(UniqueBudgetError):
+            grammar.matcher(max_tokens=50)
+
+
+BUDGETED = [number for number in range(len(SCHEMAS)) if not COMPILED[number].machine.several.any()]
+PLAIN = [text for text in SMALL if not goes_further(text)]
+PLAIN_VOCABULARY = Vocabulary.from_tokens(PLAIN, [len(PLAIN) - 1])
+PLAIN_GRAMMARS = {number: grammar_of(SCHEMAS[number], PLAIN_VOCABULARY) for number in BUDGETED}
+
+
+@pytest.mark.parametrize("number", BUDGETED)
+@settings(max_examples=5, deadline=None)
+@given(seed=st.integers(0, 1 << 30), more=st.integers(0, 9))
+def test_budgets_end_valid(number: int, seed: int, more: int) -> None:
+    grammar, rng = PLAIN_GRAMMARS[number], np.random.default_rng(seed)
+    matcher, text = grammar.matcher(max_tokens=grammar.need() + more), b""
+    stop = PLAIN_VOCABULARY.stop_token_ids[0]
+    while True:
+        tokens = allowed(matcher)
+        assert tokens == tried(matcher), [PLAIN_VOCABULARY.token(token) for token in set(tokens) ^ set(tried(matcher))]
+        assert tokens
+        tokens = [token for token in tokens if token != stop]
+        if not tokens or (matcher.is_accepting() and rng.random() < 0.3):
+            break
+        token = favourite(matcher, tokens, rng)
+        assert matcher.accept_token(token)
+        text += PLAIN_VOCABULARY.token(token)
+    assert matcher.is_accepting() and jsonschema.Draft202012Validator(SCHEMAS[number]).is_valid(json.loads(text, parse_float=exact)), text

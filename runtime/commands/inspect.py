@@ -18,7 +18,7 @@ from stcc.formats.binding_sections import prefix
 from stcc.formats.container import Container, write_atomic
 from stcc.formats.machine import Machine, end_states
 from stcc.formats.summary import note_lines, printable, summarize
-from stcc.runtime.sampling import ByteNeeds
+from stcc.runtime.byte_needs import ByteNeeds
 from stcc.runtime.seam import compile_file, is_artifact
 from stcc.runtime.stack import Stacks
 

@@ -150,10 +150,14 @@ def build_tables(parts: Sequence[Part], vocabulary: Vocabulary) -> DeviceTables:
 
     Raises:
         VocabularyMismatch: a binding is of another vocabulary.
-        DeviceLimitError: there is no grammar, or the arrays would have more than ``MOST_CELLS`` elements.
+        DeviceLimitError: there is no grammar, one has arrays whose items must differ, or the arrays would have more than ``MOST_CELLS``
+            elements.
     """
     if not parts:
         raise DeviceLimitError("there is no grammar to put on the device", "give at least one")
+    if any(len(machine.unique) for machine, _ in parts):
+        raise DeviceLimitError("a grammar has arrays whose items must differ (uniqueItems), which masks on the device cannot keep apart",
+                               "decode it with masks made on the host: a matcher, or a loop that takes one")
     for _, binding in parts:
         if binding.fingerprint != vocabulary.fingerprint:
             raise VocabularyMismatch("<device tables>", ((binding.fingerprint, ""),), (vocabulary.fingerprint, vocabulary.name))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from stcc.compiler.frontends.json_schema import atoms
 from stcc.compiler.frontends.json_schema.construction import Construction, RuleKey
-from stcc.compiler.frontends.json_schema.distinct import can_be_finished, claims
+from stcc.compiler.frontends.json_schema.distinct import SEVERAL, UNENFORCED, claims, endings
 from stcc.compiler.frontends.json_schema.formula import FALSE, TRUE
 from stcc.compiler.frontends.json_schema.unevaluated import Unevaluated, after_item, covers_item
 from stcc.compiler.frontends.json_schema.values import read_value
@@ -29,10 +29,10 @@ class _ArrayRule:
     def build(self, conditions: tuple[int, ...], distinct: bool) -> Rule:
         opened = self.builder.node()
         self.builder.byte(0, 0x5B, 0x5B, opened)
-        if distinct and can_be_finished(
-            self.construction, conditions, self.builder.name, self.derived, lambda state: self.construction.decided(state, self.final) >= 0
-        ):
-            self.builder.mark(opened)
+        if distinct:
+            mark = endings(self.construction, conditions, self.builder.name, self.derived, self.may_end)
+            if mark != UNENFORCED:
+                self.builder.mark(opened, mark == SEVERAL)
         opened = self.construction.gap(self.builder, opened)
         self.close(opened, conditions)
         self.builder.epsilon(opened, self.item(conditions))
@@ -43,6 +43,10 @@ class _ArrayRule:
             if any(self.derived(state)):
                 self.builder.epsilon(self.construction.separator(self.builder, self.after[state], b","), self.item(state))
         return self.builder.build()
+
+    def may_end(self, state: tuple[int, ...]) -> bool:
+        """Whether some condition holds where no item follows."""
+        return self.construction.decided(state, self.final) >= 0
 
     def close(self, node: int, state: tuple[int, ...]) -> None:
         exit_ = self.construction.decided(state, self.final)

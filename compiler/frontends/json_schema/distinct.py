@@ -4,7 +4,7 @@ That two items are equal is not regular. Where all of an array's conditions ask 
 and *marks* the array (``formats.machine``): the host keeps the items read and refuses what would complete an equal one. Where the
 condition is one alternative among others, or negated, the marks could not say when to enforce it, so it is refused.
 
-The mark carries a promise: whatever items stand in the array, it can be finished with others. ``can_be_finished`` verifies it on the graph
+The mark carries a promise: whatever items stand in the array, it can be finished with others. ``endings`` verifies it on the graph
 of residual conditions: from every state in which the array may not end, some item that leads nearer to an end has more possible values
 (``Counts``, a lower bound) than items can stand before it. Cost: the graph of the rule, only for arrays that may not end everywhere.
 """
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from stcc.compiler.frontends.json_schema.construction import Construction
 
 State = tuple[int, ...]
+ANYWHERE, SEVERAL, UNENFORCED = range(3)
 MANY = 1 << 30
 """A count that no array reaches."""
 _DEEPEST = 4
@@ -64,10 +65,11 @@ def _leave(construction: Construction, name: str, message: str, hint: str) -> No
         expander.unenforced.append(entry)
 
 
-def can_be_finished(
+def endings(
     construction: Construction, start: State, name: str, derived: Callable[[State], State], may_end: Callable[[State], bool]
-) -> bool:
-    """Whether the array called ``name`` can be finished with different items from every state; if not it is left unenforced.
+) -> int:
+    """How the array called ``name`` can be finished with different items from every state: ``ANYWHERE`` (after any item), with
+    ``SEVERAL`` more items, or not, so that it is left ``UNENFORCED``.
 
     Raises UnsupportedError unless the user chose that. ``derived`` gives a state's conditions after one more item, over ``Sat`` of that
     item; ``may_end`` whether it may end there.
@@ -85,7 +87,7 @@ def can_be_finished(
             steps[-1].append((places[after], condition))
     ends = [may_end(state) for state in order]
     if all(ends[1:]):  # one item is never equal to another
-        return True
+        return ANYWHERE
     before = _most_items([[after for after, _ in row] for row in steps])
     counts = Counts(construction)
     finished = set(np.flatnonzero(ends).tolist())
@@ -98,7 +100,8 @@ def can_be_finished(
                 found = True
     if len(finished) < len(order):
         _leave(construction, name, _ENDLESS, _ENDLESS_HINT)
-    return len(finished) == len(order)
+        return UNENFORCED
+    return SEVERAL
 
 
 def _most_items(successors: list[list[int]]) -> list[int]:
