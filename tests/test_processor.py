@@ -17,6 +17,7 @@ pytest.importorskip("mlx_lm", reason="mlx-lm is not installed")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 pytest.importorskip("tokenizers", reason="tokenizers is not installed")
 
+from decoding_cases import MODELS  # noqa: E402
 from metal_shim import shim  # noqa: E402
 from mlx_lm.generate import BatchGenerator, generate_step, stream_generate  # noqa: E402
 from tokenizer_cases import TRAINED  # noqa: E402
@@ -256,8 +257,9 @@ def equal_up_to_a_tie(batched: Sequence[int], single: Sequence[int], scores: Seq
     return len(batched) == len(single)
 
 
-def test_eight_rows_of_eight_grammars_join_and_leave() -> None:
-    model, stop = llama(2), list(vocabulary().stop_token_ids)
+@pytest.mark.parametrize("kind", ["llama", "qwen3_5"])
+def test_eight_rows_of_eight_grammars_join_and_leave(kind: str) -> None:
+    model, stop = llama(2) if kind == "llama" else MODELS[kind](2), list(vocabulary().stop_token_ids)
     prompts = [PROMPT[:1 + number % 4] + [20 + number] for number in range(8)]
     processors = [GrammarProcessor(tables(), number, plans=plans() if number % 2 else None) for number in range(8)]
     batch = BatchGenerator(model, max_tokens=STEPS, stop_tokens=[[token] for token in stop], completion_batch_size=8, prefill_batch_size=3)
