@@ -176,6 +176,15 @@ class Matcher:
             self._state, self._level, self._left = self._history[start:start + 3]
             del self._history[start:]
 
+    def hasten(self) -> None:
+        """Leave no more of the budget than the shortest ending needs, so that the output ends as soon as it validly can.
+
+        ``rollback`` and ``reset`` bring the budget back. VocabularyRequired without a vocabulary.
+        """
+        need = self.need()
+        if need < UNREACHABLE:
+            self._left = need
+
     def reset(self) -> None:
         """Go back to the start, with the whole budget."""
         self._history.clear()
