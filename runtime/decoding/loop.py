@@ -47,6 +47,10 @@ if TYPE_CHECKING:
     from stcc.runtime.decoding.lookahead import Lookahead
 
 
+FEW_TOKENS = 1024
+"""A choice among at most so many tokens leaves the others unscored: their rows of the head are a small part of it."""
+
+
 class _Step(NamedTuple):
     """Scores of a position, and the choice among them; None if the host has yet to mask them. All on the device."""
 
@@ -173,9 +177,18 @@ class Generation:
             for token in pending[:-1]:
                 mx.eval(self.stream.score(mx.array([token]), 1))
             pending = pending[-1:]
-        logits = self._processed(self.stream.score(mx.array(list(pending)), len(pending)), None)
+        logits = self._processed(self.stream.score(mx.array(list(pending)), len(pending), self._few()), None)
         self.statistics.enqueue_seconds += time.perf_counter() - started
         return logits
+
+    def _few(self) -> Any:
+        """The tokens that the mask allows, int on the device, if they are so few that the others need no scores; else None."""
+        import mlx.core as mx
+
+        if self._settings.logits_processors or not self.stream.can_score_few:
+            return None
+        allowed = np.flatnonzero(np.unpackbits(self._bitmask.view(np.uint8)[0], bitorder="little"))
+        return mx.array(allowed.astype(np.int32)) if len(allowed) <= FEW_TOKENS else None
 
     def _processed(self, logits: Any, coming: Any) -> Any:
         """The logits after the caller's processors, which see the context and the token to come, int ``[1]`` on the device."""

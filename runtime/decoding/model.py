@@ -5,8 +5,8 @@ how long a context it takes and whether its caches can give tokens back, and fee
 (``forward``), after the last one (``last``), or for none (``prefill``). Everything but ``prefill`` is lazy: nothing waits for the device.
 
 A head is the largest matrix of a small model, and a loop that feeds forced text needs it for one position of many. For the models whose
-head is a plain matrix on top of ``model.model`` (``PLAIN_HEADS``) ``last`` applies it to that position alone; for others it computes all
-positions and keeps one. Both are the same scores.
+head is a plain matrix on top of ``model.model`` (``PLAIN_HEADS``) ``last`` applies it to that position alone, and to few tokens if only
+few may follow; for others it computes all and keeps one position. Both are the same scores.
 
 >>> model = DecodingModel(loaded.model)                          # doctest: +SKIP
 >>> cache = model.make_cache()                                   # doctest: +SKIP
@@ -18,6 +18,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+
+from stcc.runtime.decoding.heads import Head
 
 PREFILL_TOKENS = 512
 """Prompt tokens per pass: bounds the prompt's activations, and changes no result."""
@@ -46,6 +48,11 @@ class DecodingModel:
         self.context_length = context_length if context_length is not None else _context_length(model)
         self._trunk, self._head = _plain_head(model)
 
+    @property
+    def has_plain_head(self) -> bool:
+        """Whether ``last`` can score a position, and a few tokens, by themselves."""
+        return self._head is not None
+
     def make_cache(self) -> Cache:
         """An empty cache. Attention layers keep keys and values, recurrent ones a state that cannot be taken back."""
         from mlx_lm.models.cache import make_prompt_cache
@@ -63,7 +70,7 @@ class DecodingModel:
     @property
     def scored_tokens(self) -> int:
         """Most tokens that are better fed with the pass that scores than before it, in passes that score nothing."""
-        return PREFILL_TOKENS if self._trunk is not None else min(SCORED_TOKENS, PREFILL_TOKENS)
+        return PREFILL_TOKENS if self._head is not None else min(SCORED_TOKENS, PREFILL_TOKENS)
 
     @property
     def width(self) -> int:
@@ -76,24 +83,15 @@ class DecodingModel:
         """One pass over ``tokens``, int ``[n]`` on the device. Lazy logits ``[n, width]``, after each of them."""
         return self.model(tokens[None], cache=cache)[0]
 
-    def last(self, tokens: Any, cache: Cache) -> Any:
-        """One pass over ``tokens``, int ``[n]`` on the device, n at least 1. Lazy logits ``[1, width]``, after the last of them."""
-        if self._trunk is None:
-            return self.model(tokens[None], cache=cache)[:, -1, :]
-        return self._head(self._trunk(tokens[None], cache)[:, -1:, :])[:, 0, :]
+    def last(self, tokens: Any, cache: Cache, among: Any = None) -> Any:
+        """One pass over ``tokens``, int ``[n]`` on the device, n at least 1. Lazy logits ``[1, width]``, after the last of them.
 
-    def at(self, tokens: Any, rows: Any, positions: Any, cache: Cache) -> Any:
-        """One pass over int ``[batch, n]``, the cache being one of as many rows. Lazy logits ``[k, width]`` of k chosen places.
-
-        Args:
-            tokens: the streams' next tokens, on the device.
-            rows: int ``[k]``, the stream of each place.
-            positions: int ``[k]``, which of its n tokens the scores follow.
-            cache: changed in place.
+        ``among``: tokens, int ``[m]`` on the device, beside which none matters: a plain head scores them alone, and gives -inf to others.
         """
-        if self._trunk is None:
-            return self.model(tokens, cache=cache)[rows, positions]
-        return self._head(self._trunk(tokens, cache)[rows, positions])
+        if self._head is None:
+            return self.model(tokens[None], cache=cache)[:, -1, :]
+        hidden = self._trunk(tokens[None], cache)[:, -1, :]
+        return self._head.all(hidden) if among is None else self._head.few(hidden, among)
 
     def prefill(self, tokens: Sequence[int], cache: Cache) -> int:
         """Feed tokens whose scores are not needed, the head never evaluated. Returns the passes made; waits for each of them."""
@@ -118,7 +116,7 @@ def _context_length(model: Any) -> int | None:
     return None
 
 
-def _plain_head(model: Any) -> tuple[Any, Any]:
+def _plain_head(model: Any) -> tuple[Any, Head | None]:
     """The part of the model below its head, and the head; (None, None) where the two are not known to be all there is."""
     module = type(model).__module__
     if not module.startswith(_MODELS) or module.removeprefix(_MODELS) not in PLAIN_HEADS:
@@ -126,4 +124,5 @@ def _plain_head(model: Any) -> tuple[Any, Any]:
     text = getattr(model, "language_model", model)
     if getattr(text, "sharding_group", None) is not None:
         return None, None
-    return text.model, text.lm_head if "lm_head" in text else text.model.embed_tokens.as_linear
+    tied = "lm_head" not in text
+    return text.model, Head(text.model.embed_tokens if tied else text.lm_head, tied)

@@ -29,8 +29,16 @@ class Stream:
         self.fed += early
         return tokens[early:]
 
-    def score(self, tokens: Any, count: int) -> Any:
-        """Feed ``count`` tokens, int ``[count]`` on the device, in one pass. Lazy logits ``[1, head]``, after the last of them."""
+    @property
+    def can_score_few(self) -> bool:
+        """Whether a pass gets cheaper if few tokens matter."""
+        return self._model.has_plain_head
+
+    def score(self, tokens: Any, count: int, among: Any = None) -> Any:
+        """Feed ``count`` tokens, int ``[count]`` on the device, in one pass. Lazy logits ``[1, head]``, after the last of them.
+
+        ``among``: the only tokens that matter, int on the device; None for all.
+        """
         self._statistics.passes += 1
         self.fed += count
-        return self._model.last(tokens, self.cache)
+        return self._model.last(tokens, self.cache, among)
