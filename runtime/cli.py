@@ -36,6 +36,7 @@ _SUMMARIES = {
     "check": "Check a text against a .stc or a source.",
     "sample": "Write random valid outputs.",
     "run": "Decode an output with an MLX model.",
+    "serve": "Answer OpenAI clients, every constraint enforced.",
     "bench": "Compare decoding with and without constraints, and with llguidance.",
 }
 """The order and summaries of ``stcc --help``, so that it need not import the commands; others are imported and follow."""

@@ -69,3 +69,37 @@ def compile_schema(schema: dict[str, Any], *, options: Options | None = None) ->
     from stcc.compiler.pipeline import compile_json_schema
 
     return compile_json_schema(schema, options=options)
+
+
+def compile_request(spec: dict[str, Any], vocabulary: Vocabulary, limits: dict[str, Any]) -> Artifact:
+    """The artifact of what a request to the server constrains, bound to ``vocabulary``.
+
+    Args:
+        spec: ``kind`` (``json_schema``, ``regex`` or ``tools``) and the arguments of that compile function, ``options`` among them.
+        vocabulary: the model's.
+        limits: options that the server sets, whatever the request says.
+
+    Raises:
+        CompileError: the source cannot be compiled, or not within the limits.
+    """
+    from stcc.compiler import pipeline
+    from stcc.compiler.options import Options
+
+    arguments = {key: value for key, value in spec.items() if key not in ("kind", "options", "source")}
+    compile_source = {"json_schema": pipeline.compile_json_schema, "regex": pipeline.compile_regex, "tools": pipeline.compile_tools}
+    options = Options(**{**spec.get("options", {}), **limits})
+    return compile_source[spec["kind"]](spec["source"], options=options, vocabularies=[vocabulary], **arguments)
+
+
+def call_format(name: str) -> Any:
+    """The description of a family's tool calls (``stcc.compiler.frontends.tools.CallFormat``); KeyError for an unknown name."""
+    from stcc.compiler.frontends.tools import FORMATS
+
+    return FORMATS[name]
+
+
+def call_formats() -> list[str]:
+    """The names that ``call_format`` knows."""
+    from stcc.compiler.frontends.tools import FORMATS
+
+    return list(FORMATS)
