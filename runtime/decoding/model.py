@@ -93,6 +93,19 @@ class DecodingModel:
         hidden = self._trunk(tokens[None], cache)[:, -1, :]
         return self._head.all(hidden) if among is None else self._head.few(hidden, among)
 
+    def at(self, tokens: Any, rows: Any, positions: Any, cache: Cache) -> Any:
+        """One pass over int ``[batch, n]``, the cache being one of as many rows. Lazy logits ``[k, width]`` of k chosen places.
+
+        Args:
+            tokens: the streams' next tokens, on the device.
+            rows: int ``[k]``, the stream of each place.
+            positions: int ``[k]``, which of its n tokens the scores follow.
+            cache: changed in place.
+        """
+        if self._head is None:
+            return self.model(tokens, cache=cache)[rows, positions]
+        return self._head.all(self._trunk(tokens, cache)[rows, positions])
+
     def prefill(self, tokens: Sequence[int], cache: Cache) -> int:
         """Feed tokens whose scores are not needed, the head never evaluated. Returns the passes made; waits for each of them."""
         import mlx.core as mx
