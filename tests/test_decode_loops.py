@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -325,6 +326,14 @@ def test_pieces_are_cut_between_characters() -> None:
     cut = generate(llama(0), emoji, PROMPT, max_tokens=40, forcing="off")
     first = [piece for _, piece in zip(range(2), cut.pieces(), strict=False)]
     assert len(first) == 2 and cut.stop_reason is None  # nothing is decoded that nobody asked for
+
+
+def test_a_slow_reader_is_not_counted() -> None:
+    generation = generate(llama(0), grammar("record"), PROMPT)
+    assert next(generation).sampled is None  # forced text comes before the first choice
+    time.sleep(0.5)
+    next(generation)
+    assert 0 < generation.statistics.prefill_seconds <= generation.statistics.seconds < 0.5
 
 
 def test_statistics_add_up() -> None:

@@ -88,17 +88,18 @@ class Generation:
         self.stream = Stream(model, self.statistics, settings.cache, settings.cached)
         self._chooser, self._draws = Chooser(settings.sampling, settings.sampler), 0
         self._lookahead = self._find_lookahead()
+        self._entered = 0.0  # when the host last asked for a span
         self._spans = self._run()
 
     def __iter__(self) -> Iterator[Span]:
         return self
 
     def __next__(self) -> Span:
-        started = time.perf_counter()
+        self._entered = time.perf_counter()
         try:
             return next(self._spans)
         finally:
-            self.statistics.seconds += time.perf_counter() - started
+            self.statistics.seconds += time.perf_counter() - self._entered
 
     def finish(self) -> Generation:
         """Run to the end."""
@@ -125,7 +126,6 @@ class Generation:
     # the loop
 
     def _run(self) -> Iterator[Span]:
-        self._started = time.perf_counter()
         opening, pending = self._open()
         if opening is not None:
             yield opening
@@ -220,7 +220,7 @@ class Generation:
         waited = time.perf_counter()
         self.statistics.wait_seconds += waited - started
         if not self._draws:
-            self.statistics.prefill_seconds = waited - self._started
+            self.statistics.prefill_seconds = self.statistics.seconds + waited - self._entered
         self._draws += 1
         if not sound:
             self.stop_reason = "not_finite"
