@@ -93,6 +93,15 @@ def test_the_last_of_several_equal_names_counts() -> None:
     assert stepping.accepts(counted, b'{"b":1,"a":1}') and not stepping.accepts(counted, b'{"a":2,"a":1}')
 
 
+def test_small_objects_never_repeat_a_declared_name() -> None:
+    schema: dict[str, Any] = {"properties": {"a": {}, "b": {}, "c": {}}, "required": ["b"], "additionalProperties": False}
+    small = machine_of(schema, property_order="relaxed")
+    for text in (b'{"b":1}', b'{"c":1,"b":1}', b'{"c":1,"a":1,"b":1}'):
+        assert stepping.accepts(small, text), text
+    for text in (b'{"b":1,"b":1}', b'{"a":1,"b":1,"a":1}', b'{"c":1,"a":1}'):
+        assert not stepping.accepts(small, text), text
+
+
 @pytest.mark.parametrize("owed", [MOST_OWED, MOST_OWED + 1])
 def test_many_required_names(owed: int) -> None:
     """Up to the limit required names come in any order, beyond it as declared."""
