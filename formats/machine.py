@@ -10,10 +10,10 @@ if the stack is empty (accepted iff ``e == 0``). Any other such state returns la
 reads the byte at the return state. The output may end where the stack is empty and ``accepting[q]`` holds, or after an
 eager end through exit 0 on an empty stack.
 
-Items that must differ. A state in ``unique``, where the byte ``[`` leads to it, means: the array opened by that byte has no two equal items
-(JSON Schema's ``uniqueItems``). No automaton can tell; whoever decodes keeps the condition beside the machine, for texts that are JSON
-from that byte to the matching ``]``, or refuses the machine. No configuration that keeps it has all its completions forbidden but by an
-item that was begun: whatever items stand there, the array can still be finished with others.
+Items that must differ. A state in ``unique``, where the byte ``[`` leads to it, means: the array opened by that byte has no two
+equal items (JSON Schema's ``uniqueItems``). No automaton can tell; whoever decodes keeps the condition beside the machine, for texts
+that are JSON from that byte to the matching ``]``, or refuses the machine. Whatever items stand in such an array, between two of
+them it can still be finished with others.
 
 Invariants (``verify_machine``): every index is in range; return states have ``exits = -1``, so that a pop never
 chains without reading a byte; the target of an enter edge or a move may be an end state.

@@ -4,7 +4,7 @@
     a number            ``Number``: 1, 1.0 and 10e-1 are one
     a string            str, its code points after unescaping
     an array            ``Array``
-    an object           ``Object``: whatever the order of its members; a name spelled twice keeps both values
+    an object           ``Object``, whatever the order of its members
 
 In go the bytes of a scalar as spelled, or the parts of a container. Nothing here is recursive in the text: whoever reads it builds
 values from the inside out. Cost: linear in the text.
@@ -48,10 +48,10 @@ class Array:
 
 
 class Object:
-    """An object: a set of (name, value) pairs. Equal objects are one object. Made by ``object_``.
+    """An object. Equal objects are one object. Made by ``object_``.
 
     Attributes:
-        pairs: the set.
+        pairs: its (name, value) pairs.
         members: name -> value.
     """
 
@@ -60,12 +60,6 @@ class Object:
     def __init__(self, pairs: frozenset[tuple[str, Value]]) -> None:
         self.pairs = pairs
         self.members = dict(pairs)
-
-    def named(self, name: str) -> list[Value]:
-        """The values of the members called ``name``."""
-        if len(self.members) == len(self.pairs):
-            return [self.members[name]] if name in self.members else []
-        return [value for other, value in self.pairs if other == name]
 
 
 _arrays: WeakValueDictionary[tuple[Value, ...], Array] = WeakValueDictionary()
@@ -83,7 +77,7 @@ def array(values: tuple[Value, ...]) -> Array:
 
 
 def object_(pairs: tuple[tuple[str, Value], ...]) -> Object:
-    """The object with the members ``pairs``."""
+    """The object with the members ``pairs``, no two of the same name."""
     key = frozenset(pairs)
     with _lock:
         found = _objects.get(key)

@@ -24,7 +24,7 @@ import numpy as np
 
 from stcc.runtime.byte_needs import ByteNeeds
 from stcc.runtime.json_values import spelled
-from stcc.runtime.unique_items import BARE, STRING, WANTED, Progress, Reader, normal
+from stcc.runtime.unique_items import BARE, BETWEEN, STRING, WANTED, Progress, Reader, normal
 
 if TYPE_CHECKING:
     from stcc.runtime.stack import Configuration, Level, Stacks
@@ -77,6 +77,8 @@ class Endings:
         """Whether what is under way evidently goes on in more ways than there are rivals."""
         if progress.mode == BARE and b"e" in progress.text.lower():
             return False
+        if progress.mode == BETWEEN and progress.frame is not None and progress.frame.items is not None:
+            rivals += progress.frame.items.count  # what begins next is an item of the innermost array
         return self.ways(state, level, progress.mode) > rivals
 
     def ways(self, state: int, level: Level, mode: int) -> int:

@@ -71,13 +71,14 @@ class Frame:
         values: the items so far of another array, or an object's (name, value) pairs.
         name: in an object, the name whose value is to come; None before a name.
         outer: the container around it; None for the outermost array that must differ.
+        repeats: whether in it, or in a value inside, a name was spelled again: the last value counts, as for most readers.
     """
 
-    __slots__ = ("items", "kind", "name", "outer", "values")
+    __slots__ = ("items", "kind", "name", "outer", "repeats", "values")
 
     def __init__(self, kind: int, outer: Frame | None, *, items: Items | None = None, values: tuple[Value, ...] = (),
-                 name: str | None = None) -> None:
-        self.kind, self.items, self.values, self.name, self.outer = kind, items, values, name, outer
+                 name: str | None = None, repeats: bool = False) -> None:
+        self.kind, self.items, self.values, self.name, self.outer, self.repeats = kind, items, values, name, outer, repeats
 
     def done(self) -> tuple[Value, ...]:
         """The items of an array so far."""
@@ -92,14 +93,20 @@ class Frame:
         return (self.name, frozenset(self.values)) if self.kind == OBJECT else self.done()
 
     def with_value(self, value: Value) -> Frame | None:
-        """The frame after one more value, which in an object may be a name; None for an item that equals an earlier one."""
+        """The frame after one more value, which in an object may be a name; None for an item that equals an earlier one.
+
+        A name that is spelled again takes its member away.
+        """
         if self.items is not None:
             return None if value in self.items else Frame(ARRAY, self.outer, items=self.items.with_item(value))
         if self.kind == ARRAY:
-            return Frame(ARRAY, self.outer, values=(*self.values, value))
-        if self.name is None:
-            return Frame(OBJECT, self.outer, values=self.values, name=value) if isinstance(value, str) else None
-        return Frame(OBJECT, self.outer, values=(*self.values, (self.name, value)))
+            return Frame(ARRAY, self.outer, values=(*self.values, value), repeats=self.repeats)
+        if self.name is not None:
+            return Frame(OBJECT, self.outer, values=(*self.values, (self.name, value)), repeats=self.repeats)
+        if not isinstance(value, str):
+            return None
+        others = tuple(pair for pair in self.values if pair[0] != value)
+        return Frame(OBJECT, self.outer, values=others, name=value, repeats=self.repeats or len(others) < len(self.values))
 
 
 class Progress:
@@ -157,7 +164,7 @@ class Progress:
         known = {} if before is None else before.rivals()
         while frame is not None:
             if frame.items is not None and frame.items.count and (path or self.mode != BETWEEN):
-                earlier = before is not None and before._holds(frame)
+                earlier = before is not None and before._holds(frame) and not any(inner.repeats for inner in path)
                 rivals = tuple(self._matching(known.get(frame, ()) if earlier else frame.items, path))
                 if rivals:
                     found[frame] = rivals
@@ -199,7 +206,7 @@ class Progress:
             else:
                 found = [each for each in found if isinstance(each, Object) and each.pairs.issuperset(frame.values)]
                 if frame.name is not None:
-                    found = [named for each in found for named in each.named(frame.name)]
+                    found = [each.members[frame.name] for each in found if frame.name in each.members]
                 else:
                     found = [name for each in found for name in (*each.members, None)]
         yield from ((each,) for each in found if self._fits(each))
@@ -339,18 +346,19 @@ class _Reading:
                 return False
             self.frame = frame.outer
             self.place += 1
-            return self.frame is None or self.complete(frame.closed())
+            return self.frame is None or self.complete(frame.closed(), frame.repeats)
         else:
             self.mode = BARE
             return True
         self.place += 1
         return True
 
-    def complete(self, value: Value) -> bool:
-        """A value has ended in the innermost frame; False if it must not be there."""
+    def complete(self, value: Value, repeats: bool = False) -> bool:
+        """A value has ended in the innermost frame; False if it must not be there. ``repeats``: as in the frame that it was."""
         assert self.frame is not None
         frame = self.frame.with_value(value)
         if frame is None:
             return False
+        frame.repeats |= repeats and frame.items is None
         self.frame, self.mode, self.text = frame, BETWEEN, b""
         return True

@@ -16,6 +16,7 @@ def random_machine(rng: Rng, *, most_states: int = 12) -> Machine:
     inner = rng.random(states) < 0.6  # states that may be returned to
     inner[0] = True
     counts = rng.integers(1, 4, edges)
+    unique = np.flatnonzero(rng.random(states) < 0.2).astype(np.int32)
     return Machine(
         byte_class=rng.integers(0, classes, 256).astype(np.uint8),
         table=np.where(rng.random((states, classes)) < 0.4, -1, rng.integers(0, states + edges, (states, classes))).astype(np.int32),
@@ -26,6 +27,7 @@ def random_machine(rng: Rng, *, most_states: int = 12) -> Machine:
         edge_pushes=rng.integers(0, max(sites, 1), int(counts.sum())).astype(np.int32),
         returns=np.where(rng.random((sites, exits)) < 0.3, -1, rng.choice(np.flatnonzero(inner), (sites, exits))).astype(np.int32),
         start=int(rng.integers(0, states)),
+        unique=unique, several=rng.random(len(unique)) < 0.5,
     )
 
 

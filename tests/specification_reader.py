@@ -71,7 +71,8 @@ def read_machine(data: bytes) -> dict[str, Any]:
         "table": [target(codes[pattern[state] * classes + column], state, states) for state in range(states) for column in range(classes)],
         "exits": [code - 1 for code in numbers("exits")], "accepting": numbers("accepting"), "edge_target": undelta(numbers("edge_target")),
         "edge_push_offsets": offsets(numbers("edge_push_counts")), "edge_pushes": undelta(numbers("edge_pushes")),
-        "returns": [code - 1 for code in numbers("returns")], "start": header["meta"]["start"],
+        "returns": [code - 1 for code in numbers("returns")], "start": header["meta"]["start"], "unique": undelta(numbers("unique")),
+        "several": numbers("several"),
     }
 
 

@@ -185,7 +185,8 @@ def stacked_machine() -> Machine:
     return Machine(
         byte_class=np.zeros(256, np.uint8), table=np.array([[1], [4], [3], [-1]], np.int32), exits=np.array([-1, -1, -1, 0], np.int16),
         accepting=np.array([0, 0, 0, 1], np.bool_), edge_target=np.array([2], np.int32), edge_push_offsets=np.array([0, 1], np.int32),
-        edge_pushes=np.array([0], np.int32), returns=np.array([[1]], np.int32), start=0)
+        edge_pushes=np.array([0], np.int32), returns=np.array([[1]], np.int32), start=0,
+        unique=np.array([0, 2], np.int32), several=np.array([True, False]))
 
 
 def stacked_binding() -> Binding:
@@ -207,7 +208,7 @@ def broken_numbers(value: Any) -> list[tuple[str, int, int]]:
     if isinstance(value, Machine):
         return [("byte_class", 0, 1), ("table", 0, 5), ("table", 0, -2), ("exits", 3, 1), ("exits", 1, 0), ("edge_target", 0, 4),
                 ("edge_target", 0, -1), ("edge_pushes", 0, 1), ("edge_pushes", 0, -1), ("returns", 0, 4), ("returns", 0, -2),
-                ("returns", 0, 3)]
+                ("returns", 0, 3), ("unique", 0, 4), ("unique", 1, 0), ("unique", 0, -1)]
     return [("run_starts", 0, 1), ("run_starts", 1, 0), ("run_starts", 1, 10), ("run_action", 1, 3), ("row_offsets", 1, 4),
             ("row_offsets", 4, 9), ("row_offsets", 0, 1), ("row_actions", 0, 2), ("row_actions", 3, 3), ("row_actions", 0, 0),
             ("row_values", 0, 7), ("row_values", 0, -1), ("record_kind", 0, 0), ("record_kind", 0, 4), ("record_head", 0, 4),

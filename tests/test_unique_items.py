@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from decimal import Decimal
 from typing import Any
@@ -9,12 +10,13 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
+from binding_cases import GRAMMARS, linked
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from runtime_cases import bound
 from tokenizer_cases import TRAINED
 
-from stcc.compiler import Options, UnsupportedError, compile_json_schema, vocabulary_from_tokenizer
+from stcc.compiler import Options, UnsatisfiableError, UnsupportedError, compile_json_schema, vocabulary_from_tokenizer
 from stcc.formats import Artifact, Vocabulary
 from stcc.runtime import ConstraintError, Grammar, Matcher, allocate_token_bitmask, load
 from stcc.runtime.device import DeviceLimitError, build_tables
@@ -89,12 +91,35 @@ def test_acceptance(number: int, data: st.DataObject) -> None:
         assert accepts_bytewise(grammar, text) == valid, text
 
 
+PARTS = st.sampled_from(ITEMS) | st.builds(lambda items: {**UNIQUE, "items": items}, st.sampled_from(ITEMS))
+RANDOM = st.fixed_dictionaries(
+    {"type": st.just("array"), "uniqueItems": st.just(True), "items": PARTS | st.builds(lambda *parts: {"anyOf": parts}, PARTS, PARTS)},
+    optional={"prefixItems": st.lists(PARTS, max_size=2), "minItems": st.integers(0, 3), "maxItems": st.integers(2, 4),
+              "contains": st.sampled_from(ITEMS[:8])})
+
+
+@settings(max_examples=60, deadline=None)
+@given(schema=RANDOM, values=st.lists(REPEATS, min_size=5, max_size=5), seed=st.integers(0, 1 << 30))
+def test_random_schemas(schema: Any, values: list[Any], seed: int) -> None:
+    try:
+        grammar = grammar_of(schema)
+    except (UnsupportedError, UnsatisfiableError):
+        return
+    validator = jsonschema.Draft202012Validator(schema)
+    for value in values:
+        assert accepts_bytewise(grammar, spelled(value, separators=(",", ":"))) == validator.is_valid(value), value
+    text = Walker(grammar.machine).output(np.random.default_rng(seed), 60)
+    assert accepts_bytewise(grammar, text) and validator.is_valid(json.loads(text, parse_float=exact)), text
+
+
 @pytest.mark.parametrize(("text", "valid"), [
     (b"[1,1.0]", False), (b"[10,1e1]", False), (b"[100E-1,10]", False), (b"[1,true,[1],{}]", True), (b"[0,-0.0]", False), (b"[1,-1]", True),
     (b'["\\u0001","\\u0002"]', True), (b'["\\u001f","\\u001F"]', False), (b'["\\n","n"]', True),
     (b'[{"a":1,"b":2},{"b":2.0,"a":1}]', False),
     (b'[{"a":1},{"a":2}]', True), (b"[[1],[1,1]]", True), (b"[[[]],[[]]]", False), (b'["1",1]', True), (b"[null,null]", False),
-    (b"[0.1,0.10]", False), (b"[12345678901234567890,12345678901234567891]", True), (b'["a\\"","a\\\\"]', True), (b"[0.5,5e-1]", False),
+    (b'[{"a":1},{"a":2,"a":1}]', False), (b'[{"a":1},{"a":1,"a":2}]', True), (b'[{"o":{"a":1}},{"o":{"a":2,"b":3,"a":1}}]', True),
+    (b'[{"o":{"a":1}},{"o":{"a":2,"a":1}}]', False), (b"[0.1,0.10]", False), (b"[12345678901234567890,12345678901234567891]", True),
+    (b'["a\\"","a\\\\"]', True), (b"[0.5,5e-1]", False),
 ])
 def test_equality_of_values(text: bytes, valid: bool) -> None:
     assert accepts(COMPILED[1], text) == accepts_bytewise(COMPILED[1], text) == valid
@@ -250,6 +275,21 @@ def test_samples_are_valid(number: int) -> None:
     for _ in range(8):
         text = walker.output(rng, 60)
         assert accepts(COMPILED[number], text) and validator.is_valid(json.loads(text, parse_float=exact)), text
+
+
+@settings(max_examples=30, deadline=None)
+@given(name=st.sampled_from(sorted(GRAMMARS)), seed=st.integers(0, 1 << 30))
+def test_marks_where_none_belong_do_no_harm(name: str, seed: int) -> None:
+    rng, machine = np.random.default_rng(seed), linked(GRAMMARS[name])
+    unique = np.flatnonzero(rng.random(machine.states) < 0.5).astype(np.int32)
+    grammar = bound(dataclasses.replace(machine, unique=unique, several=np.zeros(len(unique), np.bool_)), VOCABULARY)
+    matcher = grammar.matcher()
+    for _ in range(12):
+        tokens = [token for token in allowed(matcher) if matcher.fork().accept_token(token)]
+        if not tokens:
+            break
+        matcher.accept_token(int(rng.choice(tokens)))
+        matcher.forced_bytes(), matcher.forced_tokens(), matcher.allowed_bytes()
 
 
 def test_many_items_and_deep_ones() -> None:

@@ -88,7 +88,7 @@ def artifact_report(artifact: Artifact, data: bytes) -> dict[str, Any]:
         entry["need"] = need if need < UNREACHABLE else None
     return report | {
         "machine_bytes": sum(section.stored for name, section in sections.items() if not name.startswith("binding.")),
-        "enter_edges": len(machine.edge_target), "forced_states": forced_share(machine),
+        "enter_edges": len(machine.edge_target), "unique_arrays": len(machine.unique), "forced_states": forced_share(machine),
         "need_bytes": need_bytes if need_bytes < UNREACHABLE else None, "need": [entry["need"] for entry in report["vocabularies"]],
         "source_sha256": known.source_sha256, "compiler": known.compiler, "options": dict(known.options),
     }
@@ -138,6 +138,7 @@ def _show_artifact(report: dict[str, Any], console: Console) -> None:
         ("options", options or "none"),
         ("machine", f"{report['states']:,} states, {report['classes']} byte classes, {size_text(report['machine_bytes'])}"),
         ("stack", f"{report['sites']:,} call sites, {report['enter_edges']:,} enter edges" if report["sites"] else "none is needed"),
+        ("side conditions", _side_conditions(report["unique_arrays"])),
         ("forced", f"one byte only may follow at {report['forced_states']:.1%} of states"), ("shortest output", need),
     ]))
     console.print()
@@ -149,6 +150,10 @@ def _show_artifact(report: dict[str, Any], console: Console) -> None:
         for line in note_lines(report[key]):
             console.print(label, style=style, end=" ")
             console.print(line, soft_wrap=True)
+
+
+def _side_conditions(arrays: int) -> str:
+    return f"{arrays:,} arrays whose items must differ (uniqueItems): kept by matchers, not by device masks" if arrays else "none"
 
 
 def _bindings(vocabularies: list[dict[str, Any]]) -> Table:

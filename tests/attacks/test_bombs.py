@@ -40,7 +40,7 @@ def test_a_stream_with_a_shape_as_large_as_it() -> None:
 
 def test_the_largest_shape_that_is_allowed_still_fits_the_limit() -> None:
     count = memory_limit(0) // 8 - 300
-    for name in ("exits", "row_pattern", "accepting", "edge_target", "edge_push_counts", "edge_pushes"):
+    for name in ("exits", "row_pattern", "accepting", "edge_target", "edge_push_counts", "edge_pushes", "unique", "several"):
         refused(laid_out({**MACHINE, f"machine.{name}": ("u8", [count], zeros(count))}))
 
 

@@ -4,6 +4,7 @@
     expansion.py     keywords -> formulas over one JSON type's atoms (atoms.py, formula.py)
     construction.py  value positions and the work list of rules
     objects.py arrays.py keys.py scalars.py    one rule or DFA each, by derivatives
+    distinct.py        uniqueItems over items of any number: when an array may be marked
 
 >>> grammar, notes = schema_grammar({"type": "boolean"})
 >>> len(grammar.rules)

@@ -48,11 +48,12 @@ def claims(construction: Construction, conditions: State, name: str) -> tuple[St
     atom = formulas.atom(atoms.Distinct())
     if all(atom not in formulas.atoms(condition) for condition in conditions):
         return conditions, False
-    plain = tuple(formulas.assign(condition, atom, TRUE) for condition in conditions)
-    if all(formulas.assign(condition, atom, FALSE) == FALSE for condition in conditions):
-        return plain, True
+    held = tuple(formulas.assign(condition, atom, TRUE) for condition in conditions)
+    broken = tuple(formulas.assign(condition, atom, FALSE) for condition in conditions)
+    if not any(broken):
+        return held, True
     _leave(construction, name, _CONDITIONAL, _CONDITIONAL_HINT)
-    return plain, False
+    return tuple(formulas.disjunction(pair) for pair in zip(held, broken, strict=True)), False
 
 
 def _leave(construction: Construction, name: str, message: str, hint: str) -> None:
