@@ -3,7 +3,10 @@
     document.py      parse, number subschemas, resolve references
     expansion.py     keywords -> formulas over one JSON type's atoms (atoms.py, formula.py)
     construction.py  value positions and the work list of rules
-    objects.py arrays.py keys.py scalars.py    one rule or DFA each, by derivatives
+    arrangement.py order.py   the order of members; objects.py unordered.py members.py keys.py   object rules
+    arrays.py distinct.py counted_arrays.py   array rules
+    scalars.py counted.py counting.py folding.py finite_numbers.py   scalars: one DFA each, or blocks on the stack
+    embedding.py tagged.py   schemas as parts of a larger grammar (tools)
     distinct.py        uniqueItems over items of any number: when an array may be marked
 
 >>> grammar, notes = schema_grammar({"type": "boolean"})
