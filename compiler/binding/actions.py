@@ -16,8 +16,9 @@ Cost: O(trie nodes) gathers of 4 bytes + O(live entries of the distinct pairs). 
 coded in the byte order of the vocabulary, where neighbours share prefixes.
 
 Measured on Llama-3's vocabulary (128,000 tokens, 274,521 nodes), one slow core: 95 states 6 ms, 2,032 states 12 ms, any JSON 9 ms,
-twelve strings of 100 characters (9,700 states, 721,000 entries) 70 ms. What costs more is entries: 18,000 states of open objects whose
-free keys must not spell a declared one have 13 million, 2 s.
+twelve strings of 100 characters (9,700 states, 721,000 entries) 70 ms. 17,000 states of open objects whose free keys must not spell a
+declared one have 13 million entries, of which 1.2 million are listed (``defaults``): 0.5 s. What costs more is calls: 1,900 call sites and
+the tokens that open them make 121,000 records, 2 s.
 """
 
 from __future__ import annotations
