@@ -2,11 +2,11 @@
 
     python benchmarks/server.py [--quick] [--json OUT] [--model smollm2] [--rounds N] [--requests 1000] [--no-peer]
 
-Three parts. *Conformity*: JSON schemas plain and recursive, tools required, named and auto, tools with response_format, a stream, a preloaded
-artifact, each alone and then eight at once with eight grammars; every answer is validated by jsonschema, and compared with the same request
-alone (greedy). *Throughput*: the eight at once against mlx-lm's own server with llguidance as a logits processor, the same float32 weights,
-each server in a process of its own, rounds interleaved; both give compact JSON. *Memory*: the server's resident memory over many small
-requests, constrained ones with ever new schemas among them.
+Three parts. *Conformity*: JSON schemas plain and recursive, tools required, named and auto, tools with response_format, a stream, a
+preloaded artifact, each alone and then eight at once with eight grammars; every answer is validated by jsonschema, and compared with the
+same request alone (greedy). *Throughput*: the eight at once against mlx-lm's own server with llguidance as a logits processor, the same
+float32 weights, each server in a process of its own, rounds interleaved; both give compact JSON. *Memory*: the server's resident memory
+over many small requests, constrained ones with ever new schemas among them.
 
 On Linux, MLX's CPU backend wants OpenBLAS: LD_PRELOAD=/usr/lib/x86_64-linux-gnu/openblas-pthread/libblas.so.3.
 """
@@ -37,7 +37,8 @@ TOOLS = [
         "type": "object", "properties": {"city": {"type": "string", "maxLength": 20}, "unit": {"enum": ["celsius", "fahrenheit"]}},
         "required": ["city", "unit"]}}},
     {"type": "function", "function": {"name": "add", "description": "Adds two numbers.", "parameters": {
-        "type": "object", "properties": {"a": {"type": "integer", "minimum": 0, "maximum": 99999}, "b": {"type": "integer", "maximum": 99999,
+        "type": "object", "properties": {"a": {"type": "integer", "minimum": 0, "maximum": 99999}, "b": {"type": "integer",
+                                                                                                         "maximum": 99999,
                                                                                                     "minimum": 0}},
         "required": ["a", "b"]}}},
 ]
@@ -111,7 +112,8 @@ def _assert(holds: Any) -> None:
 @contextlib.contextmanager
 def process(command: list[str], started: re.Pattern[str], environment: dict[str, str] | None = None) -> Iterator[tuple[str, int]]:
     """The URL and the process id of a server, once its output matches ``started``."""
-    server = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env={**os.environ, **(environment or {})})
+    server = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env={**os.environ,
+                                                                                                          **(environment or {})})
     try:
         assert server.stderr is not None
         lines = []
@@ -154,6 +156,7 @@ def serve_peer(name: str) -> None:
     import mlx.core as mx
     import numpy as np
     from mlx_lm import server
+
     from stcc.runtime.models import load_model
 
     loaded = load_model(name)
@@ -258,7 +261,8 @@ def streams(api: Any, alone: dict[str, Any]) -> int:
 
 
 def speed_requests() -> list[dict[str, Any]]:
-    return [schema_case(name)[0] for name in ("person", "event", "product", "contact_card", "classification", "tool_call", "thread", "directory")]
+    return [schema_case(name)[0] for name in ("person", "event", "product", "contact_card", "classification", "tool_call", "thread",
+                                              "directory")]
 
 
 def throughput(urls: dict[str, str], rounds: int) -> dict[str, Any]:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _SIZES = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
-class _Bytes(click.ParamType):
+class _Bytes(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic in newer versions of click only
     """A number of bytes: 1000, 64k, 20m or 4g."""
 
     name = "bytes"
@@ -99,7 +99,8 @@ def setup_of(model: str, options: dict[str, Any]) -> Setup:
 
     limits = Limits(
         rows=options["rows"], waiting=options["waiting"], body_bytes=options["max_body"], body_seconds=options["body_timeout"],
-        request_seconds=options["timeout"], grace_seconds=options["grace"], max_tokens=options["max_tokens"], choices=options["max_choices"],
+        request_seconds=options["timeout"], grace_seconds=options["grace"], max_tokens=options["max_tokens"],
+        choices=options["max_choices"],
         compile_seconds=options["compile_timeout"], compile_bytes=options["compile_memory"], compile_states=options["compile_states"],
         grammars=options["grammars"], prompt_cache_bytes=options["prompt_cache"], calls=options["max_calls"])
     return Setup(options["name"] or model, options["artifacts"], api_key_of(options["api_key"]), options["tool_format"],

@@ -39,7 +39,8 @@ class Disconnected(Exception):  # noqa: N818 - named for what happened
 def create_app(service: Service, lifespan: Any = None) -> Starlette:
     """The application over ``service``; ``lifespan`` starts and stops what it needs."""
     routes = [
-        Route("/v1/chat/completions", _guarded(service, "chat", lambda request: _complete(service, request, ChatRequest)), methods=["POST"]),
+        Route("/v1/chat/completions", _guarded(service, "chat", lambda request: _complete(service, request, ChatRequest)),
+              methods=["POST"]),
         Route("/v1/completions", _guarded(service, "completions", lambda request: _complete(service, request, CompletionRequest)),
               methods=["POST"]),
         Route("/v1/models", _guarded(service, "models", lambda request: _models(service)), methods=["GET"]),
@@ -211,7 +212,8 @@ class Writer:
 
 
 class EventStream(Response):
-    """A session as server-sent events. It ends the session's rows as soon as the client is gone, and comments keep idle connections open."""
+    """A session as server-sent events. It ends the session's rows as soon as the client is gone, and comments keep idle
+    connections open."""
 
     def __init__(self, session: Session, stack: contextlib.ExitStack, keepalive: float) -> None:
         """Take over ``stack``, which holds what the session occupies."""

@@ -118,7 +118,8 @@ def _broadcast(group: Any, data: bytes | None) -> bytes:
     """``data`` of rank 0 on every rank."""
     import mlx.core as mx
 
-    length = int(mx.distributed.all_sum(mx.array([0 if data is None else len(data)], dtype=mx.int32), group=group).item())
+    total: Any = mx.distributed.all_sum(mx.array([0 if data is None else len(data)], dtype=mx.int32), group=group)
+    length = int(total.item())
     mine = np.zeros(length, np.uint8) if data is None else np.frombuffer(data, np.uint8)
     total = mx.distributed.all_sum(mx.array(mine), group=group)
     return np.array(total).astype(np.uint8).tobytes()

@@ -1,7 +1,7 @@
 """What a request constrains: ``response_format``, ``guided_regex`` and ``tools`` become one grammar, or none for free text.
 
-In: a request, the server's format of tool calls, and whether the prompt has opened a reasoning section. Out: a ``Constraint``: an artifact's
-name or a spec to compile, and how the reply is to be read. Combinations that no grammar enforces are an ``ApiError`` 400.
+In: a request, the server's format of tool calls, and whether the prompt has opened a reasoning section. Out: a ``Constraint``: an
+artifact's name or a spec to compile, and how the reply is to be read. Combinations that no grammar enforces are an ``ApiError`` 400.
 """
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ def constraint_of(request: Request, family: Family, reasoning_open: bool) -> Con
     schema, options = _answer(wanted, family)
     if isinstance(request, ChatRequest) and (family.thinks or reasoning_open or family.description.text.open):
         reasoning = _reasoning(family, reasoning_open)
-        spec = {"kind": "tools", "source": {"tools": []}, "format": family.format, "answer": schema, "options": options, "reasoning": reasoning}
+        spec = {"kind": "tools", "source": {"tools": []}, "format": family.format, "answer": schema, "options": options,
+                "reasoning": reasoning}
         return Constraint(spec=spec, answers=True)
     return Constraint(spec={"kind": "json_schema", "source": schema, "options": options})
 
@@ -135,4 +136,5 @@ def _reasoning(family: Family, opened: bool) -> bool | str:
 def _no_section(family: Family, reasoning_open: bool, param: str) -> None:
     if reasoning_open:
         raise ApiError(400, "the chat template opens a reasoning section, which this constraint has no room for", param=param,
-                       code="unenforceable", hint='turn reasoning off, for many models with "chat_template_kwargs": {"enable_thinking": false}')
+                       code="unenforceable",
+                       hint='turn reasoning off, for many models with "chat_template_kwargs": {"enable_thinking": false}')

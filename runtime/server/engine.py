@@ -1,8 +1,8 @@
 """The engine: one thread that owns the model and mlx-lm's batch generator; rows join and leave between steps.
 
-In: jobs, from any thread (``submit``, ``cancel``). Out: pieces and ends, through each job's sink, called in the engine's thread. A row waits
-in the generator's queue until there is a place, is prefilled with others, and decodes with all that are there, each under a grammar of its
-own. Prompts start from the longest stored beginning (``PromptCache``), and what a row has read is stored when it ends.
+In: jobs, from any thread (``submit``, ``cancel``). Out: pieces and ends, through each job's sink, called in the engine's thread. A row
+waits in the generator's queue until there is a place, is prefilled with others, and decodes with all that are there, each under a grammar
+of its own. Prompts start from the longest stored beginning (``PromptCache``), and what a row has read is stored when it ends.
 
 An error in a step ends all rows of that step as ``failed`` and a fresh generator goes on; the thread ends only when told to.
 
@@ -18,7 +18,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stcc.runtime.decoding.model import DecodingModel
@@ -76,6 +76,7 @@ class Counts:
         read: tokens read in them.
         prompt: prompt tokens, and how many of them the prompt cache had.
         seconds: in passes, prompts included.
+        failures: steps that failed.
     """
 
     running: int = 0
@@ -86,7 +87,6 @@ class Counts:
     cached: int = 0
     seconds: float = 0.0
     failures: int = 0
-    last_step: float = field(default_factory=time.monotonic)
 
 
 class Engine:
@@ -197,6 +197,8 @@ class Engine:
                 self._insert(command)
         if self._rows:
             self._step()
+        self.counts.waiting = len(self._generator._unprocessed_sequences)
+        self.counts.running = len(self._rows) - self.counts.waiting
         return True
 
     def _commands(self) -> list[Command]:
@@ -295,9 +297,6 @@ class Engine:
         counts.passes, counts.read = counts.passes + wide.passes, counts.read + wide.tokens
         wide.passes = wide.tokens = 0
         counts.seconds += seconds
-        counts.waiting = len(self._generator._unprocessed_sequences)
-        counts.running = len(self._rows) - counts.waiting
-        counts.last_step = time.monotonic()
 
 
 def _processors(row: Row) -> list[Any]:

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from stcc.formats import Vocabulary
     from stcc.runtime.grammar import Grammar
 
-_SIZE_HINT = "split it, shorten what is counted (maxLength, maxItems), or compile it ahead of time and put the .stc into the artifacts folder"
+_SIZE_HINT = ("split it, shorten what is counted (maxLength, maxItems), or compile it ahead of time and put the .stc into the artifacts "
+              "folder")
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,6 +113,8 @@ class GrammarStore:
             found = await worker.compile(spec)
         except WorkerKilled as error:
             self.counts.refused += 1
+            if not error.late:
+                self._held.pop(key, None)  # it may fare better the next time
             raise ApiError(400, f"the grammar was not compiled: {error}", param=place, code="compile_limit", hint=_SIZE_HINT) from error
         if "error" in found:
             self.counts.refused += 1

@@ -23,12 +23,12 @@ class Metrics:
     def __init__(self, engine: Any, gate: Any, store: Any, prompts: Any = None) -> None:
         """Counters, and gauges that read ``engine.counts``, ``gate`` and ``store.counts`` when they are asked."""
         self.registry = CollectorRegistry()
-        labels = {"registry": self.registry}
-        self.requests = Counter("stcc_requests", "Requests answered.", ["endpoint", "status"], **labels)
-        self.seconds = Histogram("stcc_request_seconds", "Time to answer.", ["endpoint"], buckets=_SECONDS, **labels)
-        self.first_seconds = Histogram("stcc_first_token_seconds", "Time to the first token.", buckets=_SECONDS, **labels)
-        self.tokens = Counter("stcc_tokens", "Tokens.", ["kind"], **labels)
-        self.endings = Counter("stcc_endings", "Outputs by why they ended.", ["reason"], **labels)
+        registry = self.registry
+        self.requests = Counter("stcc_requests", "Requests answered.", ["endpoint", "status"], registry=registry)
+        self.seconds = Histogram("stcc_request_seconds", "Time to answer.", ["endpoint"], buckets=_SECONDS, registry=registry)
+        self.first_seconds = Histogram("stcc_first_token_seconds", "Time to the first token.", buckets=_SECONDS, registry=registry)
+        self.tokens = Counter("stcc_tokens", "Tokens.", ["kind"], registry=registry)
+        self.endings = Counter("stcc_endings", "Outputs by why they ended.", ["reason"], registry=registry)
         counts = engine.counts
         for name, text, read in (
             ("stcc_rows_running", "Outputs being decoded.", lambda: counts.running),
@@ -43,7 +43,7 @@ class Metrics:
             ("stcc_grammars_refused", "Sources that could not be compiled.", lambda: store.counts.refused),
             ("stcc_compile_kills", "Compiles that were stopped from outside.", lambda: sum(worker.kills for worker in store.workers)),
         ):
-            Gauge(name, text, **labels).set_function(read)
+            Gauge(name, text, registry=registry).set_function(read)
 
     def text(self) -> bytes:
         """The exposition text."""

@@ -59,8 +59,8 @@ def document(model: str) -> dict[str, Any]:
     return {
         "openapi": "3.1.0",
         "info": {"title": "stcc serve", "version": "1", "description":
-                 f"OpenAI-compatible completions of {model}, under grammars. Every constraint holds or is refused with a 400; unknown fields are "
-                 "refused, never ignored. Streams are server-sent events of chunks, ended by `[DONE]`."},
+                 f"OpenAI-compatible completions of {model}, under grammars. Every constraint holds or is refused with a 400; unknown "
+                 "fields are refused, never ignored. Streams are server-sent events of chunks, ended by `[DONE]`."},
         "paths": {
             "/v1/chat/completions": {"post": _post("Complete a conversation.", "ChatRequest", "ChatCompletion")},
             "/v1/completions": {"post": _post("Complete a text.", "CompletionRequest", "Completion")},

@@ -61,7 +61,7 @@ class ReplyReader:
         self._start = call_format.section_open + call_format.head if self._calls else ""
         self._bare = self._calls and not self._start  # told from text by its first character
         section = call_format.reasoning if call_format is not None else None
-        self._reasoning = section
+        self._reasoning: Any = section
         self._state: State = "text" if section is None else "reasoning" if opened else "start"
         dropped = [] if call_format is None else [call_format.text.open]
         if call_format is not None and call_format.preamble is not None:

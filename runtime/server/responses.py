@@ -1,8 +1,8 @@
 """What the server writes: completions, chunks of a stream, usage and log-probabilities, in the form of OpenAI's API.
 
-``Answer`` follows one output: it takes the engine's pieces, reads them (``replies``), and says what is new (a ``Delta``) and in the end what
-there was. Beyond OpenAI's fields there are ``reasoning_content``, and in ``completion_tokens_details`` the tokens that were ``forced`` and the
-choices that the limit ``narrowed``.
+``Answer`` follows one output: it takes the engine's pieces, reads them (``replies``), and says what is new (a ``Delta``) and in the end
+what there was. Beyond OpenAI's fields there are ``reasoning_content``, and in ``completion_tokens_details`` the tokens that were
+``forced`` and the choices that the limit ``narrowed``.
 """
 
 from __future__ import annotations
@@ -123,7 +123,8 @@ def usage(prompt: int, answers: Sequence[Answer]) -> dict[str, Any]:
     return {
         "prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion,
         "prompt_tokens_details": {"cached_tokens": max((end.cached for end in ends), default=0)},
-        "completion_tokens_details": {"forced_tokens": sum(answer.forced for answer in answers), "narrowed": sum(end.narrowed for end in ends)},
+        "completion_tokens_details": {"forced_tokens": sum(answer.forced for answer in answers),
+                                      "narrowed": sum(end.narrowed for end in ends)},
     }
 
 

@@ -72,7 +72,8 @@ def family_of(template: str, setup: Setup) -> Family:
     return Family(name, description, bool(opening) and opening in template, setup.whitespace)
 
 
-def build_service(model: Any, tokenizer: Any, vocabulary: Vocabulary, setup: Setup, scratch: Path, channel: Channel | None = None) -> Service:
+def build_service(model: Any, tokenizer: Any, vocabulary: Vocabulary, setup: Setup, scratch: Path,
+                  channel: Channel | None = None) -> Service:
     """A service whose engine and processes do not run yet.
 
     Args:
@@ -93,7 +94,8 @@ def build_service(model: Any, tokenizer: Any, vocabulary: Vocabulary, setup: Set
     pack = scratch / "model.stv"
     vocabulary.save(pack)
     limits = setup.limits
-    workers = [CompileWorker(pack, limits.compile_bytes, limits.compile_seconds, limits.compile_states) for _ in range(max(1, setup.workers))]
+    workers = [CompileWorker(pack, limits.compile_bytes, limits.compile_seconds, limits.compile_states) for _ in range(max(1,
+                                                                                                                           setup.workers))]
     store = GrammarStore(vocabulary, workers, limits.grammars)
     if setup.artifacts is not None:
         store.load_folder(setup.artifacts)

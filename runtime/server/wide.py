@@ -20,7 +20,8 @@ from typing import Any, Protocol
 from stcc.runtime.decoding.model import Cache, DecodingModel
 
 SLOPE = 0.13
-"""Cost of one more token in a pass, a pass of one being 1: 39 ms against 13 ms for 16 tokens of a 4B model (section E of the few-path paper)."""
+"""Cost of one more token in a pass, a pass of one being 1: 39 ms against 13 ms for 16 tokens of a 4B model (section E of the
+few-path paper)."""
 WIDEST = 64
 SLACK = 256
 

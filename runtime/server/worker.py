@@ -1,8 +1,9 @@
 """The process that compiles: sources that strangers send are compiled where they can be stopped, and cannot take the server with them.
 
 In, on standard input: messages of a length (4 bytes, little-endian) and that much msgpack, ``{"spec": JSON text, "limits": {..}}``. Out, on
-standard output, in the same form: ``{"artifact": bytes}`` or ``{"error": {..}}``. One at a time. What the compiler's own limits do not stop is
-stopped from outside: the server kills the process when its time is up, and the process's memory is bounded (where the platform can).
+standard output, in the same form: ``{"artifact": bytes}`` or ``{"error": {..}}``. One at a time. What the compiler's own limits do not
+stop is stopped from outside: the server kills the process when its time is up, and the process's memory is bounded (where the platform
+can).
 
 ``python -m stcc.runtime.server.worker VOCABULARY.stv BYTES`` runs one.
 """
@@ -28,7 +29,15 @@ GRACE_SECONDS = 2.0
 
 
 class WorkerKilled(Exception):  # noqa: N818 - named for what happened
-    """The process was stopped: its time was up, or its memory."""
+    """The process was stopped: its time was up, or its memory.
+
+    Attributes:
+        late: whether its time was up, as it would be again.
+    """
+
+    def __init__(self, message: str, late: bool = False) -> None:
+        self.late = late
+        super().__init__(message)
 
 
 class CompileWorker:
@@ -58,14 +67,19 @@ class CompileWorker:
         """What the process answers: ``artifact`` or ``error``. WorkerKilled if it had to be stopped, or stopped by itself."""
         message = msgpack.packb({"spec": json.dumps(spec), "limits": self._limits})
         async with self._turn:
-            process = await self._ready()
+            try:
+                process = await self._ready()
+            except (asyncio.TimeoutError, asyncio.IncompleteReadError, OSError) as error:
+                await self.close()
+                raise WorkerKilled("the process that compiles does not start") from error
             try:
                 return await asyncio.wait_for(self._exchange(process, message), self._seconds + GRACE_SECONDS)
             except (asyncio.TimeoutError, asyncio.IncompleteReadError, ConnectionError, BrokenPipeError) as error:
                 self.kills += 1
                 await self.close()
                 late = isinstance(error, asyncio.TimeoutError)
-                raise WorkerKilled(f"it took more than {self._seconds:g} seconds" if late else "it took more memory than there is") from error
+                raise WorkerKilled(f"it took more than {self._seconds:g} seconds" if late else "it took more memory than there is",
+                                   late) from error
             except asyncio.CancelledError:
                 await self.close()
                 raise
@@ -123,7 +137,7 @@ def main(path: str, memory: int) -> None:
     from stcc.formats import Vocabulary
     from stcc.runtime import seam
 
-    _bound_memory(memory)
+    bound_memory(memory)
     source, target = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints must not end up between messages
     vocabulary = Vocabulary.load(path)
@@ -140,7 +154,8 @@ def _send(target: Any, message: dict[str, Any]) -> None:
     target.flush()
 
 
-def _bound_memory(memory: int) -> None:
+def bound_memory(memory: int) -> None:
+    """Let this process take no more than ``memory`` bytes of address space, where the platform can see to that."""
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource
 
