@@ -86,8 +86,8 @@ def test_free_text_that_holds_no_call_is_content_whole(text: str, seed: int) -> 
 
 
 @pytest.mark.parametrize(("schema", "expected"), [
-    ({"type": "string"}, True), ({"type": ["string"]}, True), ({"type": ["string", "null"]}, False), ({"const": "a"}, True), ({"const": 1},
-                                                                                                                              False),
+    ({"type": "string"}, True), ({"type": ["string"]}, True), ({"type": ["string", "null"]}, False), ({"const": "a"}, True),
+    ({"const": 1}, False),
     ({"enum": ["a", 1]}, False), ({"enum": ["a"]}, True), ({"$ref": "#/$defs/s"}, True), ({"$ref": "#/$defs/loop"}, False), ({}, False),
     (True, False), ({"anyOf": [{"type": "string"}, {"const": "a"}]}, True), ({"anyOf": [{"type": "string"}, {}]}, False),
     ({"allOf": [{"maxLength": 3}, {"type": "string"}]}, True), ({"$ref": "#/$defs/none"}, False),

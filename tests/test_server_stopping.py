@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("mlx.core", reason="MLX is not installed")
+mx = pytest.importorskip("mlx.core", reason="MLX is not installed")
 pytest.importorskip("mlx_lm", reason="mlx-lm is not installed")
 pytest.importorskip("transformers", reason="transformers is not installed")
 pytest.importorskip("starlette", reason="the server's packages are not installed")
 pytest.importorskip("uvicorn", reason="the server's packages are not installed")
 httpx = pytest.importorskip("httpx", reason="httpx is not installed")
 
+from decoding_cases import NAMES  # noqa: E402
 from server_cases import HELLO, LONG, model_folder, until  # noqa: E402
 
 BUSY = {"messages": HELLO, "max_tokens": 400, "temperature": 0, "guided_regex": LONG}
@@ -80,3 +81,72 @@ def test_what_does_not_finish_in_time_is_told(folder: Path) -> None:
         assert process.wait(20) == 0
     finally:
         process.kill()
+
+
+RANK = """
+import json, sys
+sys.path.insert(0, {tests!r})
+import mlx.core as mx
+from pathlib import Path
+from decoding_cases import grammar, vocabulary
+from server_cases import model_folder
+from stcc.runtime.server import engine as module
+from stcc.runtime.server.cluster import channel_of, load_ranked
+from stcc.runtime.server.job import Choosing, End, Job
+
+group = mx.distributed.init(strict={several!r}, backend="ring" if {several!r} else "any")
+model = load_ranked({folder!r}, group).model
+collect, ended = module.Row.collect, []
+
+def recorded(row, logprobs=None):
+    collect(row, logprobs)
+    if row.reason is not None:
+        ended.append((row.job.number, row.output, row.reason))
+
+module.Row.collect = recorded
+engine = module.Engine(model, vocabulary(), channel=channel_of(group, vocabulary()))
+if group.rank() == 0:
+    engine.start()
+    import queue
+    for round in range(2):
+        found = queue.SimpleQueue()
+        for number, name in enumerate({names!r}):
+            temperature = 0.9 if number % 2 else 0.0
+            engine.submit(Job(10 * round + number, (5, 6, 7 + number), name, 60, Choosing(temperature=temperature, seed=number)),
+                          grammar(name), found.put)
+        left = len({names!r})
+        while left:
+            left -= isinstance(found.get(timeout=120), End)
+    engine.submit(Job(90, (5, 6), None, 2000, Choosing(temperature=0)), None, lambda event: None)
+    engine.cancel(90)
+    assert engine.stop(30)
+else:
+    engine.run()
+Path({out!r} + str(group.rank())).write_text(json.dumps(sorted(ended)))
+"""
+
+
+@pytest.mark.slow
+def test_two_ranks_decode_as_one(folder: Path, tmp_path: Path) -> None:
+    """The model in two shares, the commands over mlx's ring: both ranks choose the same tokens, which are those of one rank."""
+    import json
+    import shutil
+
+    launch = shutil.which("mlx.launch")
+    if launch is None or not mx.distributed.is_available("ring"):
+        pytest.skip("mlx.launch or its ring backend is not installed")
+    found = {}
+    for several in (False, True):
+        out = str(tmp_path / f"{several}-")
+        script = tmp_path / f"rank{several}.py"
+        script.write_text(RANK.format(tests=str(Path(__file__).parent), folder=str(folder), out=out, names=NAMES, several=several))
+        command = [launch, "-n", "2", "--backend", "ring", sys.executable, str(script)] if several else [sys.executable, str(script)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+        for rank in range(1 + several):
+            path = Path(f"{out}{rank}")
+            assert path.is_file(), done.stdout + done.stderr
+            found[several, rank] = json.loads(path.read_text())
+    assert len(found[True, 0]) == 2 * len(NAMES) + 1
+    assert found[True, 0] == found[True, 1]
+    free = [ended for ended in found[True, 0] if ended[0] != 90]
+    assert free == [ended for ended in found[False, 0] if ended[0] != 90]

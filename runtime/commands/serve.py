@@ -78,13 +78,13 @@ def serve_command(model: str, host: str, port: int, **options: Any) -> None:
         raise ServeError(f"the server needs the package {error.name}, which is not installed", "pip install 'stcc[serve]'") from None
     import mlx.core as mx
 
-    from stcc.runtime.models import load_model, model_vocabulary
-    from stcc.runtime.server.cluster import channel_of
+    from stcc.runtime.models import model_vocabulary
+    from stcc.runtime.server.cluster import channel_of, load_ranked
     from stcc.runtime.server.serving import serve_model
 
     setup = setup_of(model, options)
     group = mx.distributed.init()
-    loaded = load_model(model)
+    loaded = load_ranked(model, group)
     vocabulary = model_vocabulary(loaded)
     click.echo(f"loaded {loaded.name}", err=True)
     serve_model(loaded.model, loaded.tokenizer, vocabulary, setup, host, port, channel=channel_of(group, vocabulary),

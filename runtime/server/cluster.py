@@ -2,7 +2,7 @@
 
 In: the commands of rank 0's inbox. Out: the same commands on every rank, in the same order and between the same steps, so that each rank
 inserts, cancels and steps alike, masks alike and draws alike (draws depend on the job's seed alone). Started by ``mlx.launch``; the model
-may be sharded over the ranks (``mlx_lm.utils.sharded_load``), or be whole on each.
+is sharded over the ranks if its class can be (``load_ranked``), else whole on each.
 
 A message is msgpack, sent as two sums over the ranks (its length, its bytes), to which only rank 0 contributes. Grammars travel as the
 bytes of their artifacts, once each. While rank 0 is idle the others wait in the first sum.
@@ -12,11 +12,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgpack
 import numpy as np
 
+from stcc.runtime.models import LoadedModel, load_model
+from stcc.runtime.server.errors import ServeError
 from stcc.runtime.server.job import Choosing, Guards, Job
 
 if TYPE_CHECKING:
@@ -27,7 +30,13 @@ KEPT = 256
 
 
 class Channel(Protocol):
-    """Makes the commands of rank 0 those of all ranks."""
+    """Makes the commands of rank 0 those of all ranks.
+
+    Attributes:
+        leads: whether commands come from this rank's inbox.
+    """
+
+    leads: bool
 
     def share(self, commands: list[Any]) -> list[Any]:
         """What to do before the next step."""
@@ -36,6 +45,8 @@ class Channel(Protocol):
 class SingleRank:
     """One machine: its commands are all there are."""
 
+    leads = True
+
     def share(self, commands: list[Any]) -> list[Any]:
         """``commands``."""
         return commands
@@ -43,6 +54,8 @@ class SingleRank:
 
 class Leader:
     """Rank 0 of several."""
+
+    leads = True
 
     def __init__(self, group: Any) -> None:
         self._group = group
@@ -65,6 +78,8 @@ class Leader:
 
 class Follower:
     """A rank that does what rank 0 does; what its rows say goes nowhere."""
+
+    leads = False
 
     def __init__(self, group: Any, vocabulary: Vocabulary) -> None:
         self._group, self._vocabulary = group, vocabulary
@@ -102,6 +117,41 @@ def channel_of(group: Any, vocabulary: Vocabulary) -> Channel:
     if group is None or group.size() == 1:
         return SingleRank()
     return Leader(group) if group.rank() == 0 else Follower(group, vocabulary)
+
+
+def load_ranked(name: str, group: Any) -> LoadedModel:
+    """The model called ``name``, this rank's share of it where there are several ranks.
+
+    With one rank as ``load_model``. On the CPU backend, which holds weights in float32, every rank reads the whole model first; elsewhere
+    only its share, from a local folder.
+
+    Raises:
+        ServeError: several ranks, and a model that is neither a folder nor ``smollm2``.
+        ModelError: as ``load_model``.
+    """
+    import mlx.core as mx
+
+    if group is None or group.size() == 1:
+        return load_model(name)
+    if mx.default_device().type == mx.cpu or name == "smollm2":
+        loaded = load_model(name)
+        if hasattr(loaded.model, "shard") and _divides(loaded.model, group.size()):
+            loaded.model.shard(group)
+            mx.eval(loaded.model.parameters())
+        return loaded
+    if not Path(name).is_dir():
+        raise ServeError(f"{name!r} is not a local folder",
+                         "on several machines every rank reads its share from a folder: download it first")
+    from mlx_lm.utils import sharded_load
+
+    model, tokenizer = sharded_load(name)
+    return LoadedModel(model, tokenizer, Path(name), name)
+
+
+def _divides(model: Any, ranks: int) -> bool:
+    """Whether the attention heads can be dealt out evenly; else the model stays whole."""
+    heads = [getattr(getattr(model, "args", None), key, None) for key in ("num_attention_heads", "num_key_value_heads")]
+    return all(isinstance(count, int) and count % ranks == 0 for count in heads)
 
 
 def _remember(known: OrderedDict[str, Any], key: str, value: Any) -> bool:

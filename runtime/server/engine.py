@@ -204,6 +204,8 @@ class Engine:
     def _commands(self) -> list[Command]:
         """What is in the inbox; waits for something where there is no row to decode."""
         found: list[Command] = []
+        if not self._channel.leads:
+            return found
         with contextlib.suppress(queue.Empty):
             if not self._rows:
                 found.append(self._inbox.get())

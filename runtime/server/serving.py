@@ -94,8 +94,8 @@ def build_service(model: Any, tokenizer: Any, vocabulary: Vocabulary, setup: Set
     pack = scratch / "model.stv"
     vocabulary.save(pack)
     limits = setup.limits
-    workers = [CompileWorker(pack, limits.compile_bytes, limits.compile_seconds, limits.compile_states) for _ in range(max(1,
-                                                                                                                           setup.workers))]
+    workers = [CompileWorker(pack, limits.compile_bytes, limits.compile_seconds, limits.compile_states)
+               for _ in range(max(1, setup.workers))]
     store = GrammarStore(vocabulary, workers, limits.grammars)
     if setup.artifacts is not None:
         store.load_folder(setup.artifacts)
