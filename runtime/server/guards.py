@@ -12,12 +12,12 @@ from typing import Any
 from stcc.runtime.server.job import Guards
 from stcc.runtime.server.replies import ReplyReader
 
-TAILS = (8, 16, 32, 64, 128)
+TAILS = range(8, 129)
 REPEATS = 3
 
 
 def repeated_tail(tokens: Sequence[int]) -> int:
-    """The n of ``TAILS`` for which the last n tokens occur ``REPEATS`` times in a row at the end; 0 for none.
+    """The least n of ``TAILS`` for which the last n tokens occur ``REPEATS`` times in a row at the end; 0 for none.
 
     >>> repeated_tail([9] + [1, 2, 3, 4, 5, 6, 7, 8] * 3), repeated_tail([1, 2, 3, 4, 5, 6, 7, 8] * 2)
     (8, 0)
@@ -25,6 +25,8 @@ def repeated_tail(tokens: Sequence[int]) -> int:
     for size in TAILS:
         if len(tokens) < REPEATS * size:
             break
+        if tokens[-1] != tokens[-1 - size]:
+            continue
         tail = tokens[-size:]
         if all(tokens[-(turn + 1) * size:-turn * size] == tail for turn in range(1, REPEATS)):
             return size
