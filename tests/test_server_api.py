@@ -19,9 +19,10 @@ pytest.importorskip("uvicorn", reason="the server's packages are not installed")
 pytest.importorskip("httpx", reason="httpx is not installed")
 
 from decoding_cases import NAMES, SOURCES, is_valid, vocabulary  # noqa: E402
-from server_cases import ADD, HELLO, NOTE, RECORD, Live, live  # noqa: E402
+from server_cases import ADD, HELLO, NOTE, RECORD, TEMPLATE, Live, live  # noqa: E402
 
 from stcc.compiler import compile_regex  # noqa: E402
+from stcc.compiler.frontends.tools import FORMATS  # noqa: E402
 from stcc.runtime.server.limits import Limits  # noqa: E402
 
 SCHEMAS = {tool["function"]["name"]: tool["function"]["parameters"] for tool in (ADD, NOTE)}
@@ -173,6 +174,58 @@ def test_a_tool_turn_comes_back_from_the_cache_verbatim(server: Live) -> None:
     assert again["prompt_tokens_details"]["cached_tokens"] >= read - 2  # the last token was not read
     changed = [*HELLO, {**message, "tool_calls": [{**call, "id": "call_other"}]}, turns[-1]]
     assert server.chat(messages=changed, tools=[ADD, NOTE], max_tokens=60).status_code == 200
+
+
+@pytest.fixture
+def family(server: Live) -> Iterator[Any]:
+    """Makes the server's model one of another family."""
+    from stcc.runtime.server.serving import Setup, family_of
+
+    before = server.service.family
+
+    def change(name: str, template: str = "") -> None:
+        server.service.family = family_of(template, Setup("x", tool_format=name))
+
+    yield change
+    server.service.family = before
+
+
+@pytest.mark.parametrize("name", sorted(FORMATS))
+def test_every_family_of_tool_calls(server: Live, family: Any, name: str) -> None:
+    family(name)
+    found = server.answer(tools=[ADD, NOTE], tool_choice="required", temperature=1.2, seed=1, max_tokens=200)
+    assert found["finish_reason"] == "tool_calls" and found["message"]["content"] is None
+    check_calls(found["message"])
+    together = server.chat(tools=[ADD], response_format=RECORD, temperature=1.2, seed=1, max_tokens=200)
+    if FORMATS[name].preamble is None:
+        assert together.status_code == 400 and "two ways" in together.json()["error"]["message"]
+    else:
+        message = together.json()["choices"][0]["message"]
+        if message.get("tool_calls"):
+            check_calls(message)
+        else:
+            jsonschema.validate(json.loads(message["content"]), SOURCES["record"])
+    alone = server.answer(response_format=RECORD, temperature=1.2, seed=1, max_tokens=200)
+    jsonschema.validate(json.loads(alone["message"]["content"]), SOURCES["record"])
+
+
+def test_models_that_reason(server: Live, family: Any) -> None:
+    """The prompt opens a section: the answer comes behind it, and is valid; without room for both it is refused."""
+    family("qwen3", "<think>")
+    opened = [*HELLO, {"role": "assistant", "content": "x"}, {"role": "user", "content": "<think>"}]
+    for messages in (HELLO, opened):
+        for fields in ({"response_format": RECORD}, {"tools": [ADD], "tool_choice": "required"}):
+            found = server.answer(messages=messages, temperature=1.0, seed=2, max_tokens=90, **fields)
+            if "tools" in fields:
+                check_calls(found["message"])
+            else:
+                jsonschema.validate(json.loads(found["message"]["content"]), SOURCES["record"])
+    with live(template=TEMPLATE.replace("assistant\n", "assistant\n<think>\n"), tool_format="qwen3") as thinking:
+        found = thinking.answer(response_format=RECORD, max_tokens=90)
+        jsonschema.validate(json.loads(found["message"]["content"]), SOURCES["record"])
+        assert found["message"]["reasoning_content"]
+        assert thinking.refusal(guided_regex="[a-z]+")["code"] == "unenforceable"
+        assert "reasoning_content" in thinking.answer(max_tokens=10)["message"]
 
 
 @pytest.mark.parametrize(("fields", "param"), [

@@ -150,3 +150,45 @@ def test_two_ranks_decode_as_one(folder: Path, tmp_path: Path) -> None:
     assert found[True, 0] == found[True, 1]
     free = [ended for ended in found[True, 0] if ended[0] != 90]
     assert free == [ended for ended in found[False, 0] if ended[0] != 90]
+
+
+def test_the_command_says_where_it_listens(folder: Path) -> None:
+    import json
+
+    command = [sys.executable, "-c", "from stcc.runtime.cli import main; main()", "serve", "--model", str(folder), "--port", "0", "--json",
+               "--name", "mine", "--max-body", "1k", "--api-key", "k"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        shown = json.loads(process.stdout.readline())
+        assert shown["model"] == "mine"
+        headers = {"Authorization": "Bearer k"}
+        assert httpx.get(f"{shown['url']}/v1/models", headers=headers).json()["data"][0]["id"] == "mine"
+        assert httpx.post(f"{shown['url']}/v1/completions", headers=headers, content=b"x" * 2000).status_code == 413
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+
+
+@pytest.mark.parametrize(("arguments", "status", "said"), [
+    (["smollm2", "--model", "smollm2"], 2, "not both"), (["smollm2", "--max-body", "much"], 2, "number of bytes"),
+    (["no/such", "--artifacts", "/no/such/folder"], 2, "does not exist"), (["./no such model"], 1, "is not a model"),
+])
+def test_wrong_usage(arguments: list[str], status: int, said: str) -> None:
+    from click.testing import CliRunner
+
+    from stcc.runtime.cli import main
+
+    found = CliRunner().invoke(main, ["serve", *arguments])
+    assert found.exit_code == status and said in " ".join(found.output.split())
+
+
+def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    from click.testing import CliRunner
+
+    from stcc.runtime.cli import main
+
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    found = CliRunner().invoke(main, ["serve"])
+    assert found.exit_code == 1 and "stcc[serve]" in found.output

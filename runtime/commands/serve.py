@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +12,7 @@ import click
 if TYPE_CHECKING:
     from stcc.runtime.server.serving import Setup
 
+DEFAULT_MODEL = "smollm2"
 _SIZES = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
@@ -34,7 +37,8 @@ _BYTES = _Bytes()
 
 
 @click.command("serve")
-@click.argument("model", default="smollm2")
+@click.argument("model", required=False)
+@click.option("--model", "named", help="MODEL, by a flag as other commands have it.")
 @click.option("--artifacts", type=click.Path(exists=True, file_okay=False, path_type=Path),
               help='Folder of .stc files, for response_format {"type": "stc", "artifact": NAME}.')
 @click.option("--host", default="127.0.0.1", show_default=True)
@@ -62,11 +66,15 @@ _BYTES = _Bytes()
 @click.option("--compile-workers", type=click.IntRange(1), default=1, show_default=True, help="Compiling processes.")
 @click.option("--grammars", type=click.IntRange(1), default=256, show_default=True, help="Grammars of requests that are kept.")
 @click.option("--prompt-cache", type=_BYTES, default="1g", show_default=True, help="Bytes of prompts that are kept.")
-def serve_command(model: str, host: str, port: int, **options: Any) -> None:
-    """Serve MODEL (smollm2, an mlx-lm model folder, or a hub name) to OpenAI clients, every constraint enforced.
+@click.option("--json", "as_json", is_flag=True, help="Say on standard output, as one JSON object, when and where it listens.")
+def serve_command(model: str | None, named: str | None, host: str, port: int, as_json: bool, **options: Any) -> None:
+    """Serve MODEL (smollm2, the default, an mlx-lm model folder, or a hub name) to OpenAI clients, every constraint enforced.
 
     With mlx.launch it serves on several machines: rank 0 listens, all decode.
     """
+    if model is not None and named is not None:
+        raise click.UsageError("give MODEL or --model, not both")
+    chosen = model or named or DEFAULT_MODEL
     try:
         import prometheus_client  # noqa: F401
         import pydantic  # noqa: F401
@@ -82,13 +90,20 @@ def serve_command(model: str, host: str, port: int, **options: Any) -> None:
     from stcc.runtime.server.cluster import channel_of, load_ranked
     from stcc.runtime.server.serving import serve_model
 
-    setup = setup_of(model, options)
+    setup = setup_of(chosen, options)
     group = mx.distributed.init()
-    loaded = load_ranked(model, group)
+    loaded = load_ranked(chosen, group)
     vocabulary = model_vocabulary(loaded)
-    click.echo(f"loaded {loaded.name}", err=True)
     serve_model(loaded.model, loaded.tokenizer, vocabulary, setup, host, port, channel=channel_of(group, vocabulary),
-                announce=lambda url: click.echo(f"serving {setup.name} on {url}", err=True))
+                announce=lambda url: _announce(setup.name, url, as_json))
+
+
+def _announce(name: str, url: str, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps({"model": name, "url": url}))
+        sys.stdout.flush()
+    else:
+        click.echo(f"serving {name} on {url}", err=True)
 
 
 def setup_of(model: str, options: dict[str, Any]) -> Setup:

@@ -114,10 +114,19 @@ async def _complete(service: Service, request: Request, kind: type[ChatRequest] 
     with contextlib.ExitStack() as stack:
         stack.enter_context(service.gate.slots(session.choices, session.fail))
         stack.callback(session.close)
-        await _unless_disconnected(request.receive, session.start())
+        await _unless_disconnected(request.receive, _started(session))
         if parsed.stream:
             return EventStream(session, stack.pop_all(), KEEPALIVE_SECONDS)
         return JSONResponse(await _unless_disconnected(request.receive, _whole(session)))
+
+
+async def _started(session: Session) -> None:
+    """Begin; a grammar that waits long for its turn to be compiled counts as a late answer."""
+    seconds = session.service.limits.request_seconds
+    try:
+        await asyncio.wait_for(session.start(), seconds)
+    except asyncio.TimeoutError:
+        raise ApiError(504, f"the request could not begin within {seconds:g} seconds", code="timeout", hint="try again later") from None
 
 
 async def _whole(session: Session) -> dict[str, Any]:
