@@ -1,6 +1,7 @@
 """``stcc serve`` with the official ``openai`` client: is every answer valid, equal to the same request alone, and how fast is it?
 
-    python benchmarks/server.py [--quick] [--json OUT] [--model smollm2] [--rounds N] [--requests 1000] [--no-peer]
+    python benchmarks/server.py [--quick] [--json OUT] [--model smollm2] [--rounds N] [--requests 1000]
+        [--no-peer] [--parts conformity,memory]
 
 Three parts. *Conformity*: JSON schemas plain and recursive, tools required, named and auto, tools with response_format, a stream, a
 preloaded artifact, each alone and then eight at once with eight grammars; every answer is validated by jsonschema, and compared with the
@@ -18,6 +19,7 @@ import contextlib
 import json
 import os
 import re
+import signal
 import statistics
 import subprocess
 import sys
@@ -43,6 +45,8 @@ TOOLS = [
         "required": ["a", "b"]}}},
 ]
 MAX_TOKENS = 96
+WARM_TOKENS = 40
+PARTS = ("conformity", "throughput", "memory")
 Case = tuple[dict[str, Any], Callable[[Any], None]]
 
 
@@ -215,8 +219,8 @@ def client(url: str) -> Any:
     return openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0, timeout=600)
 
 
-def ask(api: Any, request: dict[str, Any], **more: Any) -> Any:
-    return api.chat.completions.create(model="default", max_tokens=MAX_TOKENS, temperature=0, **request, **more)
+def ask(api: Any, request: dict[str, Any], limit: int = MAX_TOKENS, **more: Any) -> Any:
+    return api.chat.completions.create(model="default", max_tokens=limit, temperature=0, **request, **more)
 
 
 def said(choice: Any) -> Any:
@@ -224,7 +228,7 @@ def said(choice: Any) -> Any:
     return [(call.function.name, call.function.arguments) for call in calls] if calls else choice.message.content
 
 
-def conformity(url: str) -> dict[str, Any]:
+def conformity(url: str, streamed_cases: int) -> dict[str, Any]:
     api, rows, alone = client(url), [], {}
     for name, (request, check) in cases().items():
         started = time.perf_counter()
@@ -237,20 +241,21 @@ def conformity(url: str) -> dict[str, Any]:
         rows.append({"case": name, "seconds": round(seconds, 2), "tokens": usage.completion_tokens, "forced": forced,
                      "finish": choice.finish_reason})
         print(f"  {name:28} valid  {usage.completion_tokens:4} tokens, {forced:3} forced, {seconds:5.2f} s, {choice.finish_reason}")
-    streamed = streams(api, alone)
+    streamed = streams(api, alone, streamed_cases)
     with ThreadPoolExecutor(8) as pool:
         together = dict(zip(cases(), pool.map(lambda case: ask(api, case[0]), cases().values()), strict=True))
     for name, answer in together.items():
         cases()[name][1](answer.choices[0])
     equal = sum(said(answer.choices[0]) == alone[name] for name, answer in together.items())
-    print(f"  eight at once: all valid, {equal} of {len(together)} equal to the same request alone; streams equal: {streamed}")
+    print(f"  eight at once: all valid, {equal} of {len(together)} equal to the same request alone")
+    print(f"  streams that say the same: {streamed} of {streamed_cases}")
     return {"cases": rows, "together_equal": equal, "together": len(together), "streams_equal": streamed}
 
 
-def streams(api: Any, alone: dict[str, Any]) -> int:
-    """How many of the cases say the same when they are streamed."""
+def streams(api: Any, alone: dict[str, Any], count: int) -> int:
+    """How many of the last ``count`` cases say the same when they are streamed."""
     equal = 0
-    for name, (request, _) in cases().items():
+    for name, (request, _) in list(cases().items())[-count:]:
         content, calls = "", []
         for chunk in ask(api, request, stream=True, stream_options={"include_usage": True}):
             for choice in chunk.choices:
@@ -269,11 +274,13 @@ def throughput(urls: dict[str, str], rounds: int) -> dict[str, Any]:
     """Eight requests at once, eight grammars; tokens a second of all together."""
     found: dict[str, list[dict[str, float]]] = {name: [] for name in urls}
     for number in range(rounds + 1):  # the first warms up: compiled grammars, prompt caches
+        limit = MAX_TOKENS if number else WARM_TOKENS
         for name, url in urls.items():
             api = client(url)
             started = time.perf_counter()
             with ThreadPoolExecutor(8) as pool:
-                answers = list(pool.map(lambda request, api=api: ask(api, request), speed_requests()))
+                answers = list(pool.map(lambda request, api=api, limit=limit: ask(api, request, limit),
+                                        speed_requests()))
             seconds = time.perf_counter() - started
             if number:
                 found[name].append({"seconds": seconds, "tokens": sum(answer.usage.completion_tokens for answer in answers)})
@@ -324,26 +331,34 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--requests", type=int, default=1000)
     parser.add_argument("--no-peer", action="store_true")
+    parser.add_argument("--parts", default=",".join(PARTS))
     parser.add_argument("--serve-peer", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve_peer:
         serve_peer(options.serve_peer)
         return
+    signal.signal(signal.SIGTERM, lambda *given: sys.exit(1))  # so that the servers are stopped too
     rounds, requests = (1, 100) if options.quick else (options.rounds, options.requests)
     report: dict[str, Any] = {}
+    parts = options.parts.split(",")
+    if set(parts) - set(PARTS):
+        parser.error(f"--parts are of {', '.join(PARTS)}")
     with tempfile.TemporaryDirectory() as scratch, contextlib.ExitStack() as stack:
         subprocess.run([sys.executable, "-c", "from stcc.runtime.cli import main; main()", "compile", str(SAMPLES / "iso_date.regex"), "-o",
                         str(Path(scratch) / "iso_date.stc")], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         url, pid = stack.enter_context(ours(options.model, Path(scratch)))
-        print("conformity, with the openai client")
-        report["conformity"] = conformity(url)
-        print("throughput, eight requests at once with eight grammars")
-        urls = {"stcc serve": url}
-        if not options.no_peer:
-            urls["mlx_lm.server + llguidance"] = stack.enter_context(peer(options.model))[0]
-        report["throughput"] = throughput(urls, rounds)
-        print("memory")
-        report["memory"] = memory(url, pid, requests)
+        if "conformity" in parts:
+            print("conformity, with the openai client")
+            report["conformity"] = conformity(url, 2 if options.quick else len(cases()))
+        if "throughput" in parts:
+            print("throughput, eight requests at once with eight grammars")
+            urls = {"stcc serve": url}
+            if not options.no_peer:
+                urls["mlx_lm.server + llguidance"] = stack.enter_context(peer(options.model))[0]
+            report["throughput"] = throughput(urls, rounds)
+        if "memory" in parts:
+            print("memory")
+            report["memory"] = memory(url, pid, requests)
     if options.json:
         options.json.write_text(json.dumps(report, indent=1) + "\n")
 
