@@ -29,8 +29,9 @@ ANY_ORDER_STATES = 4096
 """Most states of one object whose names may come in any order: all sets of 12 names."""
 TRACKED = 5
 """Most names that states may tell apart in relaxed order."""
-RELAXED_PLACES = 600
-"""Most states of one object times its names, in relaxed order; past them the object is arranged as ``declared``."""
+RELAXED_PLACES, RELAXED_NODES, RELAXED_EXPANSIONS = 300, 4000, 1000
+"""Most states of one object times its names, nodes of its rule, and expansions of formulas, in relaxed order; past them the object is
+arranged as ``declared``."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from stcc.compiler.errors import BudgetError
 from stcc.compiler.frontends.json_schema import atoms
-from stcc.compiler.frontends.json_schema.arrangement import ANY_ORDER_STATES, RELAXED_PLACES, arrangement
+from stcc.compiler.frontends.json_schema.arrangement import ANY_ORDER_STATES, RELAXED_EXPANSIONS, RELAXED_NODES, RELAXED_PLACES, arrangement
 from stcc.compiler.frontends.json_schema.construction import Construction, RuleKey, TooManyStatesError
 from stcc.compiler.frontends.json_schema.formula import FALSE, TRUE
 from stcc.compiler.frontends.json_schema.keys import KeyAutomaton
@@ -38,6 +38,7 @@ class _ObjectRule:
         self.after: dict[_State, int] = {}
         self.ways: dict[_State, tuple[npt.NDArray[np.int32], tuple[int, ...]]] = {}
         self.values: dict[tuple[_State, int], int] = {}
+        self.expanded = len(construction.shannon)
         self.queue: list[_State] = []
         self.entries: list[tuple[int, int]] = []
         self.ends = [self.builder.node() for _ in self.conditions]
@@ -80,7 +81,6 @@ class _ObjectRule:
         if exit_ >= 0:
             self.builder.byte(node, 0x7D, 0x7D, self.ends[exit_])
         if self.arrangement.unordered:
-            self.check_sets()
             declared = declared.copy()
             for index in self.arrangement.unordered:
                 if not barred >> index & 1:
@@ -127,7 +127,8 @@ class _ObjectRule:
         )
 
     def check_sets(self) -> None:
-        if self.kind == "relaxed" and len(self.after) * len(self.order) > RELAXED_PLACES:
+        places, expanded = len(self.after) * len(self.order), len(self.construction.shannon) - self.expanded
+        if self.kind == "relaxed" and (places > RELAXED_PLACES or self.builder.nodes > RELAXED_NODES or expanded > RELAXED_EXPANSIONS):
             raise TooManyStatesError
         if len(self.after) > ANY_ORDER_STATES:
             raise BudgetError(
@@ -145,6 +146,7 @@ class _ObjectRule:
         key = (state, number)
         node = self.values.get(key)
         if node is None:
+            self.check_sets()
             conditions, position, barred = state
             mixed = self.members.derived(conditions, self.members.class_of_number(number))
             if number >= 0 and not self.arrangement.loose[number]:
@@ -178,9 +180,9 @@ def object_rule(construction: Construction, key: RuleKey, name: str) -> Rule:
     kind = construction.expander.options.order
     if kind == "relaxed":
         plain = plain_object(members)
-        if plain is not None:
-            return plain.rule(key, name)
-        rule = construction.attempt(lambda: _ObjectRule(construction, members, name, kind).build())
+        rule = construction.attempt(lambda: plain.rule(key, name)) if plain is not None else None
+        if rule is None:
+            rule = construction.attempt(lambda: _ObjectRule(construction, members, name, kind).build())
         if rule is not None:
             return rule
         kind = "declared"

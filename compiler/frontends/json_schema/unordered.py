@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stcc.compiler.frontends.json_schema import atoms
-from stcc.compiler.frontends.json_schema.construction import Construction, RuleKey
+from stcc.compiler.frontends.json_schema.construction import Construction, RuleKey, TooManyStatesError
 from stcc.compiler.frontends.json_schema.formula import FALSE, TRUE
 from stcc.compiler.frontends.json_schema.keys import KeyAutomaton
 from stcc.compiler.frontends.json_schema.members import MemberClasses, NameClass
@@ -26,6 +26,10 @@ from stcc.compiler.ir import Rule, RuleBuilder
 
 MOST_OWED = 8
 """Most required names of one object that may come in any order."""
+MOST_COUNTED = 32
+"""Most copies, one for each set of owed names, that values counted on the stack may take behind the member rule."""
+MOST_NODES = 8000
+"""Most nodes of an object's rule, which such values may take."""
 MOST_BARRED = 3
 """In an object of up to so many declared names none comes twice: each set of them seen takes a member rule of its own."""
 _Exit = tuple[str | None, int]
@@ -85,6 +89,9 @@ def plain_object(members: MemberClasses) -> PlainObject | None:
         values.append(value)
         exit_ = name_class[0] if name_class[0] in told else None, value if counted_on_the_stack(members.construction, value) else TRUE
         ends.append(exits.setdefault(exit_, len(exits)))
+    counted = sum(value != TRUE for _, value in exits)
+    if counted << len(told) > MOST_COUNTED:
+        return None
     return PlainObject(members, formulas.conjunction(owing), tuple(values), tuple(ends), tuple(exits), barred)
 
 
@@ -149,6 +156,8 @@ class _PlainRule:
             return self.after_member(onward)
         node = self.behind_names.get((onward, value))
         if node is None:
+            if self.builder.nodes > MOST_NODES:
+                raise TooManyStatesError
             node = self.behind_names[(onward, value)] = self.builder.node()
             start = self.construction.gap(self.builder, node)
             read_value(self.construction, self.builder, start, (value,), lambda residual: self.after_member(onward))
