@@ -1,6 +1,7 @@
 """Random outputs of many schemas, each read by an independent validator: none may be invalid.
 
-    python benchmarks/outputs.py CASES.jsonl.gz [--schemas 1000] [--each 100] [--whitespace compact] [--json OUT]
+    python benchmarks/outputs.py CASES.jsonl.gz [--schemas 1000] [--each 100] [--whitespace compact] [--parts N --part K]
+                                 [--json OUT]
 
 CASES: one JSON object a line with ``name`` and ``schema``. Schemas are taken at even distances until ``--schemas`` of them both compile here
 and are understood by jsonschema-rs (formats on); each gives ``--each`` random outputs. An invalid one is listed with what is wrong. Two causes
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import collections
 import gzip
+import itertools
 import json
 import sys
 import time
@@ -79,6 +81,8 @@ def main() -> None:
     parser.add_argument("--each", type=int, default=100)
     parser.add_argument("--max-bytes", type=int, default=400)
     parser.add_argument("--whitespace", default="compact")
+    parser.add_argument("--parts", type=int, default=1, help="share the work between so many processes")
+    parser.add_argument("--part", type=int, default=0, help="which of them this is, from 0")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     cases = read_schemas(arguments.cases)
@@ -86,8 +90,8 @@ def main() -> None:
     causes: collections.Counter[str] = collections.Counter()
     listed: list[dict[str, str]] = []
     schemas = outputs = 0
-    for number in spread(len(cases)):
-        if schemas >= arguments.schemas:
+    for number in itertools.islice(spread(len(cases)), arguments.part, None, arguments.parts):
+        if schemas >= arguments.schemas // arguments.parts:
             break
         name, schema = cases[number]
         ready = prepared(schema, options)
