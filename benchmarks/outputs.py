@@ -3,10 +3,10 @@
     python benchmarks/outputs.py CASES.jsonl.gz [--schemas 1000] [--each 100] [--whitespace compact] [--parts N --part K]
                                  [--json OUT]
 
-CASES: one JSON object a line with ``name`` and ``schema``. Schemas are taken at even distances until ``--schemas`` of them both compile here
-and are understood by jsonschema-rs (formats on); each gives ``--each`` random outputs. An invalid one is listed with what is wrong. Two causes
-are told apart, because they are not the machine's: numbers that the validator rounds to doubles (it is asked again with exact decimals by
-jsonschema), and an undeclared name that is repeated to meet ``minProperties`` (docs/json-schema.md, departures).
+CASES: one JSON object a line with ``name`` and ``schema``. Schemas are taken at even distances until ``--schemas`` of them both compile
+here and are understood by jsonschema-rs (formats on); each gives ``--each`` random outputs. An invalid one is listed with what is wrong.
+Two causes are told apart, because they are not the machine's: numbers that the validator rounds to doubles (it is asked again with
+exact decimals by jsonschema), and an undeclared name that is repeated to meet ``minProperties`` (docs/json-schema.md, departures).
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from typing import Any
 import jsonschema
 import jsonschema_rs
 import numpy as np
+
 from stcc.compiler import CompileError, Options, compile_json_schema
 from stcc.runtime import load
 from stcc.runtime.sampling import Walker
