@@ -115,7 +115,7 @@ def test_widths_change_no_text(model: str, slope: float, monkeypatch: pytest.Mon
     """The widest passes with slope 0, with padding cut off after every pass; single tokens with a steep one."""
     expected = [found[0] for found in run(engine(model), [job(number) for number in range(6)])]
     plain = wide.paying_width
-    monkeypatch.setattr(wide, "paying_width", lambda forced: plain(forced, slope))
+    monkeypatch.setattr(wide, "paying_width", lambda forced, roll: plain(forced, 0.0, slope))
     monkeypatch.setattr(wide, "SLACK", 1)
     assert [found[0] for found in run(engine(model), [job(number) for number in range(6)])] == expected
 

@@ -154,11 +154,12 @@ def test_a_watch_sees_repeated_calls_and_too_many() -> None:
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(st.integers(0, 100), min_size=1, max_size=12), st.floats(0.01, 2))
-def test_the_width_that_pays(forced: list[int], slope: float) -> None:
+@given(st.lists(st.integers(0, 100), min_size=1, max_size=12), st.floats(0, 5), st.floats(0.01, 2))
+def test_the_width_that_pays(forced: list[int], roll: float, slope: float) -> None:
     def worth(width: int) -> float:
-        return sum(min(1 + count, width) for count in forced) / (1 + slope * (len(forced) * width - 1))
+        padded = any(1 + count < width for count in forced)
+        return sum(min(1 + count, width) for count in forced) / (1 + slope * (len(forced) * width - 1) + roll * padded)
 
-    width = paying_width(forced, slope)
+    width = paying_width(forced, roll, slope)
     assert 1 <= width <= min(1 + max(forced), WIDEST)
     assert worth(width) >= max(worth(other) for other in range(1, min(1 + max(forced), WIDEST) + 1)) - 1e-9
