@@ -74,8 +74,15 @@ def token_actions(machine: Machine, vocabulary: Vocabulary, deadline: Deadline |
     changes = np.concatenate((np.ones(min(1, len(functions)), np.bool_), functions[1:] != functions[:-1]))
     run_starts = np.flatnonzero(changes).astype(np.int32)
     owned, run_action = _by_first_appearance(functions[run_starts])
+    _look(deadline)
     rows = _rows(algebra, owned)
+    _look(deadline)
     return _with_records(algebra, len(owned), run_starts, run_action, rows)
+
+
+def _look(deadline: Deadline | None) -> None:
+    if deadline is not None:
+        deadline.check_now()
 
 
 def _walk(algebra: Algebra, vocabulary: Vocabulary) -> Int32:

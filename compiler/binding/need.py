@@ -63,7 +63,9 @@ class Needs:
 
 def token_needs(machine: Machine, actions: TokenActions, deadline: Deadline | None = None) -> Needs:
     """Exact least token counts; see the module's text. BudgetError past the deadline or ``MAX_CELLS``."""
-    system = _System(machine, actions)
+    if deadline is not None:
+        deadline.check_now()
+    system = _System(machine, actions, deadline)
     costs = system.solve(deadline)
     kinds = len(system.kinds)
     leave = costs[: machine.states, :kinds]
@@ -78,8 +80,8 @@ class _System:
     dead. Columns are the kinds, then finishing with the stack empty.
     """
 
-    def __init__(self, machine: Machine, actions: TokenActions) -> None:
-        self._states = machine.states
+    def __init__(self, machine: Machine, actions: TokenActions, deadline: Deadline | None = None) -> None:
+        self._states, self._deadline = machine.states, deadline
         stacked = actions.record_kind != MOVE if machine.sites else np.zeros(len(actions.record_kind), np.bool_)
         self.kinds: Int32 = np.flatnonzero(stacked).astype(np.int32)
         self._frames(actions)
@@ -108,6 +110,8 @@ class _System:
         numbers: list[int] = []
         seen: set[int] = set()
         for record, pushes in stacks.items():
+            if self._deadline is not None:
+                self._deadline.check()
             value, head = heads[record], heads[record]
             for depth in range(len(pushes) - 1, -1, -1):
                 key = (pushes[depth:], head)
