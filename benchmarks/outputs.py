@@ -67,7 +67,10 @@ def cause(schema: Any, text: str) -> str:
         return dict(pairs)
 
     exact = json.loads(text, parse_float=Decimal, object_pairs_hook=members)
-    errors = list(jsonschema.validators.validator_for(schema)(schema).iter_errors(exact))
+    try:
+        errors = list(jsonschema.validators.validator_for(schema)(schema).iter_errors(exact))
+    except Exception as error:  # what that validator does not understand
+        return f"INVALID: {type(error).__name__}: {str(error)[:80]}"
     if not errors:
         return "rounding of the validator"
     if repeated and all(error.validator == "minProperties" for error in errors):
