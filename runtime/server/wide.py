@@ -8,6 +8,9 @@ through unchanged.
 How many forced tokens a pass takes is decided anew each time: a wider pass reads more tokens and costs more, also for rows that have none,
 and padded rows are rolled into place afterwards (``paying_width``). What does not fit is read in later passes.
 
+The pass over one token a row is enqueued before the sampled tokens are known to the host, and dropped unevaluated if a wider one pays, so
+that the device does not wait for the host to make it (attention caches; others are not brought back).
+
 Cost beside the pass: one read of the sampled tokens, and a roll of the caches after a padded pass. Padding that has come to stand left of
 all rows is cut off once it is ``SLACK`` tokens wide.
 """
@@ -81,13 +84,18 @@ class WideModel:
         batch = self._batch()
         if tokens.shape[1] != 1 or batch is None or cache is not batch.prompt_cache:
             return self.model.model(tokens, cache=cache)
+        before = _states(cache)
+        scores = None if before is None else self.model.model(tokens, cache=cache)
         spans = [self._span(uid, token) for uid, token in zip(batch.uids, tokens[:, 0].tolist(), strict=True)]
         self.passes += 1
         roll = ROLL * sum(layer.nbytes for layer in cache) / self._weights if len(spans) > 1 else 0.0
         width = paying_width([len(span) - 1 for _, span in spans], roll)
         if width == 1:
             self._tell(spans, 1)
-            return self.model.model(tokens, cache=cache)
+            return self.model.model(tokens, cache=cache) if scores is None else scores
+        if before is not None:
+            for layer, state in zip(cache, before, strict=True):
+                layer.state = state
         return self._wide(spans, width, cache)
 
     def _span(self, uid: int, token: int) -> tuple[WideRow | None, list[int]]:
@@ -126,6 +134,11 @@ class WideModel:
             self._slack = 0
             for layer in cache:
                 layer.filter(list(range(rows)))
+
+
+def _states(cache: Cache) -> list[Any] | None:
+    """What brings the caches back to where they are; None where a pass changes more than that."""
+    return [layer.state for layer in cache] if all(type(layer).__name__ == "BatchKVCache" for layer in cache) else None
 
 
 def _leaves(model: Any) -> Any:
