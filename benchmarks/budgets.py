@@ -56,7 +56,7 @@ def measure(loaded: Any, model: DecodingModel, name: str, first: int, step: int)
     row: dict[str, Any] = {"schema": name, "full": len(full.tokens), "complete": full.stop_reason != "length", "need": grammar.need(),
                            "limits": 0, "feasible": 0, "valid": 0, "cut_valid": 0, "refused": 0, "shorter": 0}
     for limit in range(first, len(full.tokens) + 1, step):
-        print(f"\r{name}: {limit} of {len(full.tokens)}   ", end="", file=sys.stderr, flush=True)
+        print(f"\r{name}: {limit} of {len(full.tokens)}   \r", end="", file=sys.stderr, flush=True)
         row["limits"] += 1
         if limit < row["need"]:
             try:
@@ -84,18 +84,25 @@ def main() -> None:
     options = parser.parse_args()
     loaded = load_model(options.model)
     model, scale = DecodingModel(loaded.model), 4 if options.quick else 1
-    rows = []
+    rows: list[dict[str, Any]] = []
+    print(f"{'schema':16}{'full':>6}{'need':>6}{'limits':>8}{'feasible':>10}{'valid':>7}{'cut valid':>11}{'refused':>9}{'room':>9}")
     for names, first, step in ((REGULAR, 2, 2), (RECURSIVE, 8, 6)):
-        own = [measure(loaded, model, name, first, step * scale) for name in (names[:1] if options.quick else names)]
+        own: list[dict[str, Any]] = []
+        for name in names[:1] if options.quick else names:
+            own.append(measure(loaded, model, name, first, step * scale))
+            show(own[-1])
         counts = ("limits", "feasible", "valid", "cut_valid", "refused", "shorter")
         rows += [*own, {"schema": "all", **{key: sum(row[key] for row in own) for key in counts}}]
-    print(f"\r{'schema':16}{'full':>6}{'need':>6}{'limits':>8}{'feasible':>10}{'valid':>7}{'cut valid':>11}{'refused':>9}{'room':>7}")
-    for row in rows:
-        room = {True: "same", False: "DIFFERS"}.get(row.get("unchanged_with_room"), "") if "full" in row else ""  # type: ignore[arg-type]
-        print(f"{row['schema']:16}{row.get('full', ''):>6}{row.get('need', ''):>6}{row['limits']:8}{row['feasible']:10}{row['valid']:7}"
-              f"{row['cut_valid']:11}{row['refused']:9}{room:>7}")
-    if options.json:
-        options.json.write_text(json.dumps(rows, indent=1), encoding="utf-8")
+        show(rows[-1])
+        if options.json:
+            options.json.write_text(json.dumps(rows, indent=1), encoding="utf-8")
+
+
+def show(row: dict[str, Any]) -> None:
+    """Print one row of the table."""
+    room = "" if "full" not in row else "same" if row["unchanged_with_room"] else "DIFFERS"
+    print(f"{row['schema']:16}{row.get('full', ''):>6}{row.get('need', ''):>6}{row['limits']:8}{row['feasible']:10}{row['valid']:7}"
+          f"{row['cut_valid']:11}{row['refused']:9}{room:>9}", flush=True)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ her free time she enjoys hiking, photography and machine learning."""
 @click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--model", default="smollm2", show_default=True, help="smollm2 (fetched once), an mlx-lm model folder, or a hub name.")
 @click.option("--n", "outputs", type=click.IntRange(1), default=8, show_default=True, help="Outputs per engine and round.")
-@click.option("--rounds", type=click.IntRange(1), default=3, show_default=True, help="Rounds; medians are reported.")
+@click.option("--rounds", type=click.IntRange(1), default=3, show_default=True, help="Rounds; the least time of each output counts.")
 @click.option("--max-tokens", type=click.IntRange(1), default=128, show_default=True, help="Most tokens of an output.")
 @click.option("--engine", "engines", multiple=True, type=click.Choice(NAMES), help=f"Repeatable; by default {', '.join(DEFAULT)}.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object in place of the table.")

@@ -3,7 +3,7 @@
 In: tasks (a prompt, a grammar and its source) and contenders. Out: for every pair a ``Measurement``: counts, text and the seconds of each
 round. The prompt is read once a task and its cache copied for every run, so that what is timed is decoding: from the prompt's last token
 on. Rounds go task by task and, within a task, contender by contender, each round beginning with another one, so that all meet the same
-load of the machine.
+load of the machine; of a task's rounds the least time counts, since other programs can only add to it.
 
     free         no constraint
     masked       our matcher, every token chosen by the model
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from stcc.runtime.decode import generate, generate_with
@@ -136,12 +135,12 @@ def compare(model: DecodingModel, tasks: Sequence[Task], starts: dict[str, Start
 
 
 def summary(measurements: Sequence[Measurement]) -> list[dict[str, Any]]:
-    """One row a contender, over its tasks: sums of counts, and of the median seconds of each task."""
+    """One row a contender, over its tasks: sums of counts, and of the least seconds of each task."""
     rows = []
     for name in dict.fromkeys(measured.contender for measured in measurements):
         own = [measured for measured in measurements if measured.contender == name]
         tokens, passes = sum(len(measured.tokens) for measured in own), sum(measured.passes for measured in own)
-        seconds = sum(median(measured.seconds) for measured in own)
+        seconds = sum(min(measured.seconds) for measured in own)
         rows.append({
             "engine": name, "outputs": len(own), "valid": sum(measured.accepted for measured in own) if name != "free" else None,
             "tokens": tokens, "passes": passes, "forced": sum(measured.forced for measured in own),
