@@ -4,8 +4,8 @@
 
 *Speed*: the six schemas of the samples, each in three phrasings, greedy; our loops and llguidance (masks only, and with its fast-forward
 tokens) on the same model in the same loop, interleaved. Printed: outputs that a JSON Schema validator accepts, model passes per output
-token, the share of tokens that cost no pass, seconds (sums of the least over rounds, output by output) and their ratios; and whether feeding forced text
-along, pipelining and running ahead change a token against token-by-token decoding under the same policy (Theorem 19).
+token, the share of tokens that cost no pass, seconds (sums of the least over rounds, output by output) and their ratios; and whether
+feeding forced text along, pipelining and running ahead change a token against token-by-token decoding under the same policy (Theorem 19).
 
 *Policies*: how forced text is fed: chosen by the model under the mask, the whole chain at once in whatever split its own text has, or
 the tokenizer's (canonical), and canonical with healing. Printed: passes, and how many leaf values of the model's unconstrained answer come
