@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import socket
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -121,9 +122,16 @@ async def running(service: Service) -> AsyncIterator[None]:
 class GracefulServer(uvicorn.Server):
     """uvicorn's server, which goes on answering while it drains."""
 
-    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+    def __init__(self, config: uvicorn.Config, service: Service, announce: Callable[[], None] | None = None) -> None:
+        """``announce`` is called once connections are accepted."""
         super().__init__(config)
-        self._service, self._drained_since = service, 0.0
+        self._service, self._announce, self._drained_since = service, announce, 0.0
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen, then say so."""
+        await super().startup(sockets)
+        if self._announce is not None and self.started:
+            self._announce()
 
     def handle_exit(self, sig: int, frame: Any) -> None:
         """Begin to drain at the first signal, leave at the second."""
@@ -152,7 +160,7 @@ def serve(service: Service, host: str, port: int, *, announce: Any = None) -> No
         service: not running yet.
         host: address to listen on.
         port: 0 for any free one.
-        announce: called with the URL once the socket listens.
+        announce: called with the URL once connections are accepted.
     """
     @contextlib.asynccontextmanager
     async def lifespan(app: Any) -> AsyncIterator[None]:
@@ -161,14 +169,13 @@ def serve(service: Service, host: str, port: int, *, announce: Any = None) -> No
 
     config = uvicorn.Config(create_app(service, lifespan), host=host, port=port, log_level="warning", access_log=False, lifespan="on",
                             timeout_graceful_shutdown=LAST_WORDS_SECONDS, server_header=False)
-    socket = config.bind_socket()
+    listening = config.bind_socket()
+    shown, chosen = listening.getsockname()[:2]
+    url = f"http://{f'[{shown}]' if ':' in shown else shown}:{chosen}"
     try:
-        if announce is not None:
-            shown, chosen = socket.getsockname()[:2]
-            announce(f"http://{f'[{shown}]' if ':' in shown else shown}:{chosen}")
-        GracefulServer(config, service).run(sockets=[socket])
+        GracefulServer(config, service, None if announce is None else lambda: announce(url)).run(sockets=[listening])
     finally:
-        socket.close()
+        listening.close()
 
 
 def serve_model(model: Any, tokenizer: Any, vocabulary: Vocabulary, setup: Setup, host: str, port: int, *, channel: Channel | None = None,
