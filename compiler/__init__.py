@@ -9,7 +9,7 @@
 from stcc.compiler.binding.bind import bind
 from stcc.compiler.errors import BudgetError, CompileError, SourceError, UnsatisfiableError, UnsupportedError
 from stcc.compiler.options import Options
-from stcc.compiler.pipeline import compile_json_schema, compile_regex, compile_tools
+from stcc.compiler.pipeline import compile_json_schema, compile_policy, compile_regex, compile_tools
 from stcc.compiler.vocabularies import vocabulary_from_tokenizer
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "UnsupportedError",
     "bind",
     "compile_json_schema",
+    "compile_policy",
     "compile_regex",
     "compile_tools",
     "vocabulary_from_tokenizer",

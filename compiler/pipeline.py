@@ -20,6 +20,7 @@ from stcc.compiler.errors import BudgetError, CompileError, SourceError
 from stcc.compiler.frontends.json_schema import Notes, schema_grammar
 from stcc.compiler.frontends.json_schema.document import parse_schema
 from stcc.compiler.frontends.outlines import outlines_pattern
+from stcc.compiler.frontends.policy import compile_graph, history_grammar, parse_document
 from stcc.compiler.frontends.regex.language import compile_pattern
 from stcc.compiler.frontends.tools import ToolSet, answering, read_request, reply_of
 from stcc.compiler.inline import inline
@@ -30,6 +31,7 @@ from stcc.compiler.trim import trim
 from stcc.formats import Artifact, Vocabulary
 from stcc.formats.artifact import TAGS, Metadata
 from stcc.formats.fingerprint import source_digest
+from stcc.formats.policy import PolicyGraph
 
 Value = TypeVar("Value")
 STAGES = ("grammar", "trimmed", "inlined", "machine", "actions")
@@ -147,6 +149,34 @@ def compile_tools(
     return run.artifact(build, _schema_text(tools) + (b"" if answer is None else _schema_text(answer)), vocabularies)
 
 
+def compile_policy(
+    policy: Any,
+    *,
+    options: Options | None = None,
+    vocabularies: Iterable[Vocabulary] = (),
+    source: str = "<policy>",
+    trace: Trace | None = None,
+) -> Artifact:
+    """Compile an action policy (the text of a ``.policy.yaml``, or its data): a workflow with state, observations and a horizon.
+
+    The artifact's ``policy`` is what samplers run; its machine reads valid histories as text, ``AUTH PROBE=confirmed STOP``.
+
+    Raises CompileError, with the path of the value at fault.
+    """
+    options = options or Options()
+    run = _Run("policy", source, options, trace)
+
+    def build() -> Grammar:
+        document = policy
+        if isinstance(policy, (str, bytes)):
+            document = parse_document(policy if isinstance(policy, bytes) else policy.encode("utf-8", "surrogatepass"), options.max_depth)
+        name, run.policy = compile_graph(document, options, run.deadline)
+        run.recorded = {"policy": name}
+        return history_grammar(run.policy)
+
+    return run.artifact(build, _schema_text(policy), vocabularies)
+
+
 def _from_outlines(schema: Any, options: Options, vocabularies: Iterable[Vocabulary], source: str, trace: Trace | None) -> Artifact:
     run = _Run("json_schema", source, options, trace)
 
@@ -193,6 +223,7 @@ class _Run:
         self.deadline = Deadline(options.time_limit)
         self.notes = _NO_NOTES
         self.recorded: dict[str, str] = {}
+        self.policy: PolicyGraph | None = None
 
     def artifact(self, build: Callable[[], Grammar], digest_of: bytes, vocabularies: Iterable[Vocabulary]) -> Artifact:
         """The passes after the front end."""
@@ -202,7 +233,7 @@ class _Run:
             trimmed = stage("trimmed", lambda: trim(grammar, deadline))
             inlined = stage("inlined", lambda: inline(trimmed, options.max_states, deadline=deadline))
             machine = stage("machine", lambda: link(inlined, options, deadline))
-            artifact = Artifact.create(self.kind, machine, self.metadata(digest_of))
+            artifact = Artifact.create(self.kind, machine, self.metadata(digest_of), policy=self.policy)
             for vocabulary in vocabularies:
                 artifact = stage("actions", lambda artifact=artifact, vocabulary=vocabulary:  # type: ignore[misc]
                                  bind(artifact, vocabulary, deadline=deadline))

@@ -1,6 +1,6 @@
 """Source files: which kind a file is, its bytes, and its artifact.
 
-In: the path of a schema, a pattern or a set of tools. Out: its kind, or what it compiles to. Afterwards no more than ``SOURCE_LIMIT``
+In: the path of a schema, a pattern, a set of tools or a policy. Out: its kind, or what it compiles to. Afterwards no more than ``SOURCE_LIMIT``
 bytes were read, whatever the path leads to. Commands come here, and the runtime through its seam.
 """
 
@@ -12,30 +12,25 @@ from pathlib import Path
 
 from stcc.compiler.errors import SourceError
 from stcc.compiler.options import Options
-from stcc.compiler.pipeline import Trace, compile_json_schema, compile_regex, compile_tools
+from stcc.compiler.pipeline import Trace, compile_json_schema, compile_policy, compile_regex, compile_tools
 from stcc.formats import Artifact, Vocabulary
 
 SOURCE_LIMIT = 64 << 20
 """Largest source file read, in bytes."""
-KINDS = ("json_schema", "regex", "tools")
+KINDS = ("json_schema", "regex", "tools", "policy")
 """The kinds of source that this version compiles."""
-_ENDINGS = {".tools.json": "tools", ".json": "json_schema", ".regex": "regex"}
-_OTHERS = {".policy.yaml": "an action policy", ".policy.yml": "an action policy"}
+_ENDINGS = {".tools.json": "tools", ".json": "json_schema", ".regex": "regex", ".policy.yaml": "policy", ".policy.yml": "policy"}
 
 
 def source_kind(path: str | os.PathLike[str]) -> str:
-    """``json_schema``, ``regex`` or ``tools``, by the file's name. SourceError for other names."""
+    """One of ``KINDS``, by the file's name. SourceError for other names."""
     name = os.fspath(path)
     lowered = name.lower()
-    for ending, meaning in _OTHERS.items():
-        if lowered.endswith(ending):
-            raise SourceError(f"{meaning} is not compiled by this version, which compiles .schema.json, .json, .regex and .tools.json",
-                              source=name, hint="give what the output must match as a .schema.json, a .regex or a .tools.json")
     for ending, kind in _ENDINGS.items():
         if lowered.endswith(ending):
             return kind
     raise SourceError("the name does not tell the kind of source", source=name,
-                      hint="name it .schema.json, .json, .regex or .tools.json, or give compile a --kind; compiled files begin as .stc "
+                      hint="name it .schema.json, .json, .regex, .tools.json or .policy.yaml, or give compile a --kind; compiled files begin as .stc "
                            "files do")
 
 
@@ -78,4 +73,6 @@ def compile_source(
         return compile_json_schema(data, options=options, vocabularies=vocabularies, source=source, trace=trace)
     if kind == "tools":
         return compile_tools(data, options=options, vocabularies=vocabularies, source=source, trace=trace)
+    if kind == "policy":
+        return compile_policy(data, options=options, vocabularies=vocabularies, source=source, trace=trace)
     return compile_regex(pattern_text(data, source), options=options, vocabularies=vocabularies, source=source, trace=trace)

@@ -25,13 +25,14 @@ from typing import Any
 
 import numpy as np
 
-from stcc.formats import binding_sections, machine_sections
+from stcc.formats import binding_sections, machine_sections, policy_sections
 from stcc.formats.binding import Binding
 from stcc.formats.binding_checks import verify_binding
 from stcc.formats.container import Buffer, Container, SectionData, memory_limit, open_read, pack, write_atomic
 from stcc.formats.errors import ContentError, HeaderError, LimitError, MagicError, VocabularyMismatch
 from stcc.formats.fingerprint import is_fingerprint
 from stcc.formats.machine import Machine, verify_machine
+from stcc.formats.policy import PolicyGraph, verify_policy
 from stcc.formats.sections import SectionReader
 from stcc.formats.vocabulary import Vocabulary
 
@@ -94,10 +95,11 @@ class Artifact:
     _machine: Machine | SectionReader = field(repr=False)
     _start: int = field(repr=False)
     _bindings: dict[str, Binding] = field(repr=False)
+    _policy: PolicyGraph | SectionReader | None = field(default=None, repr=False)
 
     @staticmethod
     def create(kind: str, machine: Machine, metadata: Metadata | Mapping[str, Any] | None = None, bindings: Iterable[Binding] = (),
-               vocabulary_names: Mapping[str, str] | None = None) -> Artifact:
+               vocabulary_names: Mapping[str, str] | None = None, policy: PolicyGraph | None = None) -> Artifact:
         """An artifact of ``machine``, bound by ``bindings``.
 
         Args:
@@ -106,9 +108,10 @@ class Artifact:
             metadata: a ``Metadata``, or its fields by name.
             bindings: of ``machine``, at most one a vocabulary.
             vocabulary_names: fingerprint -> what people call the vocabulary.
+            policy: the workflow, if that is what was compiled; ``machine`` then reads its valid histories.
 
         Raises:
-            ContentError: the machine or a binding breaks an invariant.
+            ContentError: the machine, a binding or the policy breaks an invariant.
             TypeError: ``metadata`` has a field that ``Metadata`` has not.
         """
         known = metadata if isinstance(metadata, Metadata) else Metadata(**(metadata or {}))
@@ -116,7 +119,10 @@ class Artifact:
         broken = verify_machine(machine)
         if broken:
             raise ContentError("<new>", "machine", f"it does not hold that {broken[0]}")
-        artifact = Artifact(kind, known, (), "<new>", machine, machine.start, {})
+        unsound = verify_policy(policy) if policy is not None else []
+        if unsound:
+            raise ContentError("<new>", "policy", f"it does not hold that {unsound[0]}")
+        artifact = Artifact(kind, known, (), "<new>", machine, machine.start, {}, policy)
         for binding in bindings:
             artifact = artifact.with_binding(binding, (vocabulary_names or {}).get(binding.fingerprint, ""))
         return artifact
@@ -131,6 +137,15 @@ class Artifact:
         if isinstance(self._machine, Machine):
             return self._machine
         return machine_sections.read_machine(self._machine, self._start)
+
+    @cached_property
+    def policy(self) -> PolicyGraph | None:
+        """The workflow of a ``policy`` artifact, verified; None in the others.
+
+        Raises:
+            FormatError: its sections are missing or damaged, or what they say is not sound.
+        """
+        return policy_sections.read_policy(self._policy) if isinstance(self._policy, SectionReader) else self._policy
 
     @property
     def portable(self) -> bool:
@@ -221,6 +236,8 @@ class Artifact:
         sections = machine_sections.machine_sections(self.machine)
         if known.warnings or known.unenforced:
             sections.append(_notes_section(known))
+        if self.policy is not None:
+            sections += policy_sections.policy_sections(self.policy)
         largest = 0
         for number, fingerprint in enumerate(self.fingerprints):
             binding = self.binding(fingerprint)
@@ -280,11 +297,13 @@ def _from_container(box: Container) -> Artifact:
     if any(left.fingerprint >= right.fingerprint for left, right in zip(bound, bound[1:], strict=False)):
         raise HeaderError(box.file, "header", "bindings have rising fingerprints")
     known = [machine_sections.PREFIX + name for name in machine_sections.NAMES] + [NOTES]
+    known += [policy_sections.PREFIX + name for name in policy_sections.NAMES]
     known += [binding_sections.prefix(number) + name for number in range(len(bound)) for name in binding_sections.NAMES]
     box.refuse_unknown(known)
     warnings, unenforced = _read_notes(box)
     metadata = Metadata(meta["name"], meta["source_sha256"], options, meta["compiler"], warnings, unenforced)
-    return Artifact(meta["kind"], metadata, bound, box.file, SectionReader(box, machine_sections.PREFIX), meta["start"], {})
+    policy = SectionReader(box, policy_sections.PREFIX) if policy_sections.PREFIX + "about" in box.sections else None
+    return Artifact(meta["kind"], metadata, bound, box.file, SectionReader(box, machine_sections.PREFIX), meta["start"], {}, policy)
 
 
 def _bound_vocabulary(entry: object, file: str) -> BoundVocabulary:

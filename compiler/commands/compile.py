@@ -21,7 +21,7 @@ from stcc.formats.container import write_atomic
 from stcc.formats.summary import printable, summarize
 
 _SCHEMA_FLAGS = ("whitespace", "closed", "property_order", "formats", "unenforced", "documents")
-_DIALECTS = {"json_schema": ("outlines",), "regex": ("python", "ecma"), "tools": ()}
+_DIALECTS = {"json_schema": ("outlines",), "regex": ("python", "ecma"), "tools": (), "policy": ()}
 
 
 def _option_flags(command: Any) -> Any:
@@ -65,7 +65,7 @@ def compile_command(
     whitespace: str | None, closed: bool, documents: tuple[str, ...], dialect: str | None, emit: str | None, time_passes: bool,
     as_json: bool, **flags: Any,
 ) -> None:
-    """Compile SOURCE (.schema.json, .json, .regex or .tools.json) to a .stc file."""
+    """Compile SOURCE (.schema.json, .json, .regex, .tools.json or .policy.yaml) to a .stc file."""
     console: Console = ctx.obj
     kind = kind or source_kind(source)
     _refuse_idle_flags(ctx, kind, dialect)
@@ -118,10 +118,11 @@ def _refuse_idle_flags(ctx: click.Context, kind: str, dialect: str | None) -> No
     if dialect is not None and dialect not in _DIALECTS[kind]:
         known = " and ".join(_DIALECTS[kind]) or "none"
         raise click.BadParameter(f"{dialect} is not a dialect of {kind}, which has {known}", param_hint="--dialect")
-    idle = _SCHEMA_FLAGS if kind == "regex" else ()
+    idle = _SCHEMA_FLAGS if kind in ("regex", "policy") else ()
     for parameter in ctx.command.params:
         if parameter.name in idle and ctx.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"{parameter.opts[0]} is about JSON Schemas and means nothing for a pattern")
+            what = "pattern" if kind == "regex" else kind
+            raise click.UsageError(f"{parameter.opts[0]} is about JSON Schemas and means nothing for a {what}")
 
 
 def _documents(pairs: tuple[str, ...]) -> dict[str, Any]:
@@ -137,7 +138,7 @@ def _documents(pairs: tuple[str, ...]) -> dict[str, Any]:
 def default_output(source: Path) -> Path:
     """``person.schema.json`` -> ``person.stc``, beside it."""
     name = source.name
-    for ending in (".schema.json", ".tools.json", ".json", ".regex", source.suffix):
+    for ending in (".schema.json", ".tools.json", ".policy.yaml", ".policy.yml", ".json", ".regex", source.suffix):
         if ending and name.lower().endswith(ending.lower()) and len(name) > len(ending):
             name = name[:-len(ending)]
             break

@@ -1,0 +1,1 @@
+"""Exact sampling of a policy-constrained workflow; see docs/exact-sampling.md."""
