@@ -1,0 +1,289 @@
+"""The manifest: ``stc.toml``, or ``[tool.stcc]`` in pyproject.toml, read into targets.
+
+    output = "artifacts"                     # folder of the .stc files; default: beside the manifest
+    vocabularies = ["qwen3.stv"]             # packs, or tokenizer files and folders
+    [options]                                # of stcc.compiler.Options
+    whitespace = "compact"
+    [budgets]
+    max_bytes = 65536
+    [[targets]]
+    source = "schemas/*.schema.json"         # a file, a pattern, or a list of both
+
+In: a file. Out: a ``Manifest`` of ``Target`` values, one for each source file, sorted by output, with all defaults applied. Afterwards no
+two targets share an output, no output is an input, and every key of the file was understood. Nothing is compiled. Paths are relative to
+the manifest's folder. Cost: one listing of each pattern.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from stcc.compiler.building.budgets import Budgets
+from stcc.compiler.building.tables import Table
+from stcc.compiler.errors import CompileError, SourceError
+from stcc.compiler.options import Options
+from stcc.compiler.sources import KINDS, read_source, source_kind
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+NAMES = ("stc.toml", "pyproject.toml")
+"""What a manifest may be called, in the order in which a folder is searched."""
+_ENDINGS = (".schema.json", ".tools.json", ".policy.yaml", ".policy.yml", ".json", ".regex")
+_LIMITS = {"max_states": int, "max_depth": int, "time_limit": float}
+_ABOUT_JSON = ("whitespace", "additional_properties", "property_order", "formats", "unenforced")
+_DIALECTS = {"json_schema": ("outlines",), "regex": ("python", "ecma")}
+_MAGIC = frozenset("*?[")
+
+
+@dataclass(frozen=True)
+class Target:
+    """One source file and the artifact that it is built to.
+
+    Attributes:
+        source: the file.
+        output: the ``.stc`` file.
+        name: the output relative to the manifest's folder, with ``/``; what reports call the target.
+        kind: one of ``sources.KINDS``.
+        options: how it is compiled, without documents.
+        documents: URI -> file, for remote references.
+        vocabularies: packs and tokenizers to bind to, in the order given.
+        budgets: what the artifact may cost.
+    """
+
+    source: Path
+    output: Path
+    name: str
+    kind: str
+    options: Options
+    documents: Mapping[str, Path]
+    vocabularies: tuple[Path, ...]
+    budgets: Budgets
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What is to be built.
+
+    Attributes:
+        file: the manifest.
+        targets: sorted by name.
+        cache: folder of what was built before.
+        report: where to write the report (JSON), if anywhere.
+        summary: where to write the summary (Markdown), if anywhere.
+    """
+
+    file: Path
+    targets: tuple[Target, ...]
+    cache: Path
+    report: Path | None
+    summary: Path | None
+
+
+def find_manifest(folder: Path) -> Path:
+    """The nearest manifest in ``folder`` or above it. SourceError if there is none."""
+    for place in (folder, *folder.resolve().parents):
+        for name in NAMES:
+            file = place / name
+            if file.is_file() and (name != "pyproject.toml" or "stcc" in _parsed(file).get("tool", {})):
+                return file
+    raise SourceError("there is no manifest here or above", source=os.fspath(folder),
+                      hint="write a stc.toml with [[targets]], or a [tool.stcc] table in pyproject.toml")
+
+
+def read_manifest(file: Path) -> Manifest:
+    """The manifest in ``file``.
+
+    Raises:
+        SourceError: it is not TOML, a key is unknown or of the wrong type, a source is missing, or two targets share an output.
+        OSError: it cannot be read.
+    """
+    document = _parsed(file)
+    source = os.fspath(file)
+    if file.name == "pyproject.toml":
+        tool = document.get("tool", {})
+        if "stcc" not in tool:
+            raise SourceError("it has no [tool.stcc] table", source=source, hint="add one, or name a stc.toml")
+        root = Table(Table(tool, source, "tool").get("stcc", dict), source, "tool.stcc")
+    else:
+        root = Table(document, source)
+    reader = _Reader(root, file.parent)
+    targets = sorted(reader.targets(), key=lambda target: target.name)
+    manifest = Manifest(file, tuple(targets), reader.path(root.get("cache", str, ".stcc-cache")), reader.optional_path("report"),
+                        reader.optional_path("summary"))
+    root.finish()
+    _refuse_clashes(manifest)
+    return manifest
+
+
+def _parsed(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(read_source(file).decode("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise SourceError(f"it is not TOML: {error}", source=os.fspath(file), hint="correct its syntax") from None
+
+
+class _Reader:
+    """Targets of a root table; values that a target leaves out come from the root."""
+
+    def __init__(self, root: Table, folder: Path) -> None:
+        self.root, self.folder = root, folder
+        self.output = root.get("output", str, ".")
+        self.options = _option_values(root.table("options"))
+        self.budgets = Budgets.read(root.table("budgets"), Budgets())
+        self.vocabularies = root.strings("vocabularies") or []
+        self.documents = self._documents(root)
+
+    def path(self, text: str) -> Path:
+        return Path(os.path.normpath(self.folder / text))
+
+    def optional_path(self, key: str) -> Path | None:
+        text = self.root.get(key, str)
+        return None if text is None else self.path(text)
+
+    def targets(self) -> list[Target]:
+        tables = self.root.tables("targets")
+        if not tables:
+            raise self.root.error("targets", "there are no targets", 'add a [[targets]] with source = "schemas/*.schema.json"')
+        return [target for table in tables for target in self._targets_of(table)]
+
+    def _documents(self, table: Table) -> dict[str, Path]:
+        listed = table.table("schemas")
+        return {uri: self._existing(listed, uri, listed.get(uri, str)) for uri in listed.values}
+
+    def _existing(self, table: Table, key: str, text: str) -> Path:
+        path = self.path(text)
+        if not path.exists():
+            raise table.error(key, f"there is no file {text}", "paths are relative to the manifest")
+        return path
+
+    def _targets_of(self, table: Table) -> list[Target]:
+        patterns = table.strings("source")
+        if not patterns:
+            raise table.error("source", "the target has no source", 'give a file or a pattern, such as "schemas/*.schema.json"')
+        sources = self._sources(table, patterns, table.strings("exclude") or [])
+        kind = table.get("kind", str)
+        if kind is not None and kind not in KINDS:
+            raise table.error("kind", f"{kind!r} is not a kind of source", f"known are {', '.join(KINDS)}")
+        own = _option_values(table.table("options"))
+        budgets = Budgets.read(table.table("budgets"), self.budgets)
+        listed = table.strings("vocabularies")
+        vocabularies = tuple(self._existing(table, "vocabularies", text) for text in (self.vocabularies if listed is None else listed))
+        documents = {**self.documents, **self._documents(table)}
+        output, whole = table.get("output", str), len(sources) == 1 and not any(_is_pattern(text) for text in patterns)
+        table.finish()
+        found, used = [], set()
+        for source, inner in sources:
+            kind_here = kind or _kind(table, source)
+            used |= own.keys() & _meaning_something(kind_here)
+            target = self._output(source, inner, output, whole)
+            found.append(Target(source, target, self._name(target), kind_here, _options(table, kind_here, self.options, own), documents,
+                                vocabularies, budgets))
+        for key in own:
+            if key not in used:
+                raise table.error(f"options.{key}", f"it means nothing for {found[0].kind} sources", "leave it out")
+        return found
+
+    def _sources(self, table: Table, patterns: list[str], excluded: list[str]) -> list[tuple[Path, str]]:
+        """Source files, and the path of each below the fixed part of its pattern."""
+        dropped = {path for pattern in excluded for path in self.folder.glob(pattern)}
+        found: dict[Path, str] = {}
+        for pattern in patterns:
+            if Path(pattern).is_absolute() or not _is_pattern(pattern):
+                path = self._existing(table, "source", pattern)
+                if not path.is_file():
+                    raise table.error("source", f"{pattern} is not a file", f'to take what is in a folder, write "{pattern}/*.schema.json"')
+                found[path] = path.name
+                continue
+            fixed = self.folder.joinpath(*_fixed_part(pattern))
+            matched = [path for path in self.folder.glob(pattern) if path.is_file() and path not in dropped]
+            if not matched:
+                raise table.error("source", f"no file matches {pattern}", "patterns are relative to the manifest; ** takes folders")
+            found.update((Path(os.path.normpath(path)), path.relative_to(fixed).as_posix()) for path in matched)
+        return sorted(found.items())
+
+    def _output(self, source: Path, inner: str, output: str | None, whole: bool) -> Path:
+        """Where a source's artifact goes: the target's ``output`` if that names a file, else its stem in the output folder."""
+        if output is not None and output.endswith(".stc") and whole:
+            return self.path(output)
+        name = next((inner[:-len(ending)] for ending in _ENDINGS if inner.lower().endswith(ending) and len(source.name) > len(ending)),
+                    os.path.splitext(inner)[0])
+        return self.path(os.path.join(self.output if output is None else output, name + ".stc"))
+
+    def _name(self, path: Path) -> str:
+        return Path(os.path.relpath(path, self.folder)).as_posix()
+
+
+def _is_pattern(text: str) -> bool:
+    return not _MAGIC.isdisjoint(text)
+
+
+def _fixed_part(pattern: str) -> list[str]:
+    """The leading folders of a pattern that hold no wildcard."""
+    parts = pattern.split("/")[:-1]
+    first = next((place for place, part in enumerate(parts) if _is_pattern(part)), len(parts))
+    return parts[:first]
+
+
+def _kind(table: Table, source: Path) -> str:
+    try:
+        return source_kind(source)
+    except CompileError as error:
+        raise table.error("source", f"{source.name}: {error.message}", "give the target a kind") from None
+
+
+def _option_values(table: Table) -> dict[str, Any]:
+    """The options that a table gives, each of its type."""
+    known = [field.name for field in fields(Options) if field.name != "schemas"]
+    values = {name: table.get(name, _LIMITS.get(name, str)) for name in known}
+    table.finish()
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _meaning_something(kind: str) -> set[str]:
+    """The options that shape what sources of ``kind`` compile to."""
+    about_json = () if kind == "regex" else _ABOUT_JSON
+    return {*_LIMITS, *about_json, *(("dialect",) if kind in _DIALECTS else ())}
+
+
+def _options(table: Table, kind: str, shared: dict[str, Any], own: dict[str, Any]) -> Options:
+    """The options of one source; those of the whole manifest apply where they mean something."""
+    used = _meaning_something(kind)
+    values = {name: value for name, value in {**shared, **own}.items() if name in used}
+    known = _DIALECTS.get(kind, ())
+    if values.get("dialect", "") not in ("", *known):
+        if "dialect" in own:
+            raise table.error("options.dialect", f"{own['dialect']} is not a dialect of {kind}", f"known are {', '.join(known)}")
+        del values["dialect"]
+    if kind == "tools":
+        values.setdefault("whitespace", "spaced")  # as chat templates write it
+    try:
+        return Options(**values)
+    except SourceError as error:
+        raise table.error("options", error.message, error.hint or "see stcc compile --help") from None
+
+
+def _refuse_clashes(manifest: Manifest) -> None:
+    """Two targets with one output, or an output that is read."""
+    source = os.fspath(manifest.file)
+    read = {path for target in manifest.targets for path in (target.source, *target.documents.values(), *target.vocabularies)}
+    taken: dict[Path, Target] = {}
+    for target in manifest.targets:
+        other = taken.setdefault(target.output, target)
+        if other is not target:
+            raise SourceError(f"{other.source.name} and {target.source.name} are both built to {target.name}", source=source,
+                              pointer="targets", hint="give one an output of its own")
+        if target.output in read:
+            raise SourceError(f"{target.name} is read by this build", source=source, pointer="targets", hint="give another output")
+
+
+def with_documents(target: Target) -> Options:
+    """The target's options, with its documents read."""
+    return replace(target.options, schemas={uri: read_source(path) for uri, path in target.documents.items()})
