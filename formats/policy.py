@@ -9,8 +9,8 @@ Three deterministic or stochastic graphs over the same actions, all acyclic (eve
     positions      the histories themselves, merged only where everything the compiler tracked is equal. Stored only if the source
                    proposes abstractions, each of which gives a key to every running position.
 
-A *dead continuation* of a class is an action after which no completion is valid, whatever is observed. In the coarsest partition the minimal
-antichain of them has one action each: a longer one passes a class at which its next action is dead, or an observation that is.
+A *dead continuation* of a class is an action after which no completion is valid, whatever is observed. In the coarsest partition the
+minimal antichain of them has one action each: a longer one passes a class at which its next action is dead, or an observation that is.
 
 Invariants (``verify_policy``): every index is in range, steps lead to higher numbers, no way is longer than the horizon, running
 configurations have outcomes for every action whose weights sum to 1, ended ones have none; ``dead`` lists exactly the pairs without a step.

@@ -146,7 +146,8 @@ def _is_verdict(value: object) -> bool:
     if not isinstance(value, dict) or value.keys() != _VERDICT or type(value["name"]) is not str:
         return False
     flags = type(value["sound"]) is bool and type(value["bisimulation"]) is bool and type(value["keys"]) is int
-    return flags and isinstance(value["proof"], list) and all(isinstance(word, list) and all(map(_is_pair, word)) for word in value["proof"])
+    proof = value["proof"]
+    return flags and isinstance(proof, list) and all(isinstance(word, list) and all(map(_is_pair, word)) for word in proof)
 
 
 def _word(steps: list[list[int]]) -> tuple[Step, ...]:

@@ -1,7 +1,8 @@
 """Reduced policy -> the graph that artifacts hold, and the grammar of its valid histories.
 
-The grammar reads histories as text, one word a step: ``AUTH PROBE=confirmed READ REFUND STOP``, an observation after ``=`` where there is
-one. It goes the way of every grammar, so that a policy is checked, sampled and bound to vocabularies as any other artifact is. Cost: linear.
+The grammar reads histories as text, one word a step: ``AUTH PROBE=confirmed READ REFUND STOP``, an observation after ``=`` where there
+is one. It goes the way of every grammar, so that a policy is checked, sampled and bound to vocabularies as any other artifact is.
+Cost: linear.
 """
 
 from __future__ import annotations

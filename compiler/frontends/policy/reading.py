@@ -229,7 +229,8 @@ class _Reader:
         requires = self.expression(entry["requires"], f"{pointer}/requires", "bool", visible=True) if "requires" in entry else None
         if requires is None and "otherwise" in entry:
             raise _fault(f"{pointer}/otherwise", "there is nothing that it is the other case of", "add requires")
-        return Action(name, requires, _word(entry, "otherwise", ("fail", "ignore"), pointer), outcomes, _flag(entry, "ends", pointer), pointer)
+        otherwise = _word(entry, "otherwise", ("fail", "ignore"), pointer)
+        return Action(name, requires, otherwise, outcomes, _flag(entry, "ends", pointer), pointer)
 
     def read_outcome(self, given: Any, pointer: str) -> Outcome:
         entry = _map(given, pointer, "an outcome")
@@ -268,5 +269,6 @@ class _Reader:
             pointer = f"#/abstractions/{name}"
             if not isinstance(parts, list):
                 raise _fault(pointer, "an abstraction is a list of expressions", "list what is kept of the state")
-            found.append(Abstraction(name, tuple(self.expression(part, f"{pointer}/{number}") for number, part in enumerate(parts)), pointer))
+            compiled = tuple(self.expression(part, f"{pointer}/{number}") for number, part in enumerate(parts))
+            found.append(Abstraction(name, compiled, pointer))
         return tuple(found)
