@@ -109,10 +109,9 @@ class Proposal(ABC):
         self.nodes += 1
         self.walk.accounting.residual_nodes += 1
         if self.nodes > self.max_nodes:
-            raise ResidualTooLargeError(f"the residual recursion met more than {self.max_nodes:,} nodes (Proposition 5: it may take as
-            many as "
-                                   "there are histories)", "shorten the horizon, use a Markov policy or the root-prefix sampler, "
-                                                           "or raise max_nodes")
+            raise ResidualTooLargeError(
+                f"the residual recursion met more than {self.max_nodes:,} nodes; there may be as many as histories (Proposition 5)",
+                "shorten the horizon, use a Markov policy or the root-prefix sampler, or raise max_nodes")
         total = 0.0
         for action, chance in enumerate(self.walk.probabilities(state[0])):
             if chance > 0.0:
