@@ -29,7 +29,7 @@ LAYOUT = 1
 """Version of the cache's own layout and of what goes into a key."""
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "generation_config.json", "config.json", "chat_template.jinja")
 """What ``vocabulary_from_tokenizer`` reads of a folder."""
-_PACKAGES = ("interegular", "jsonschema-specifications", "outlines-core", "referencing", "tokenizers")
+_PACKAGES = ("cel-python", "interegular", "jsonschema-specifications", "outlines-core", "pyyaml", "referencing", "tokenizers")
 
 
 @lru_cache(maxsize=1)

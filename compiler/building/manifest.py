@@ -249,7 +249,7 @@ def _option_values(table: Table) -> dict[str, Any]:
 
 def _meaning_something(kind: str) -> set[str]:
     """The options that shape what sources of ``kind`` compile to."""
-    about_json = () if kind == "regex" else _ABOUT_JSON
+    about_json = () if kind in ("regex", "policy") else _ABOUT_JSON
     return {*_LIMITS, *about_json, *(("dialect",) if kind in _DIALECTS else ())}
 
 

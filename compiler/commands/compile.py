@@ -10,11 +10,12 @@ import click
 from click.core import ParameterSource
 from rich.console import Console
 
+from stcc.compiler.commands.flags import option_flags, read_documents
 from stcc.compiler.commands.outputs import check_target, print_report, print_times
 from stcc.compiler.emit import StageReached, StageTrace, render
 from stcc.compiler.options import Options
 from stcc.compiler.pipeline import STAGES, Trace
-from stcc.compiler.sources import KINDS, compile_source, read_source, source_kind
+from stcc.compiler.sources import KINDS, compile_source, source_kind
 from stcc.compiler.vocabularies import vocabulary_from_tokenizer
 from stcc.formats import Artifact, Vocabulary
 from stcc.formats.container import write_atomic
@@ -22,29 +23,6 @@ from stcc.formats.summary import printable, summarize
 
 _SCHEMA_FLAGS = ("whitespace", "closed", "property_order", "formats", "unenforced", "documents")
 _DIALECTS = {"json_schema": ("outlines",), "regex": ("python", "ecma"), "tools": (), "policy": ()}
-
-
-def _option_flags(command: Any) -> Any:
-    for flag in reversed((
-        click.option("--whitespace", type=click.Choice(["compact", "spaced", "flexible"]), default=None,
-                     help='Between the parts of the JSON text: none (the default), ", " and ": " (the default for tools), or any.'),
-        click.option("--closed", is_flag=True, help="additionalProperties left out means false."),
-        click.option("--property-order", type=click.Choice(["auto", "declared", "relaxed", "any"]), default="auto", show_default=True),
-        click.option("--formats", type=click.Choice(["enforce", "annotate"]), default="enforce", show_default=True),
-        click.option("--unenforced", type=click.Choice(["error", "warn"]), default="error", show_default=True,
-                     help="warn: leave unsupported keywords unenforced, and record them in the artifact."),
-        click.option("--dialect", type=click.Choice(["python", "ecma", "outlines"]), default=None,
-                     help="Syntax of a .regex (python by default); outlines: the language that outlines-core gives a schema."),
-        click.option("--max-states", type=click.IntRange(1), default=Options.max_states, show_default=True),
-        click.option("--time-limit", type=click.FloatRange(0, min_open=True), default=Options.time_limit, show_default=True,
-                     help="Seconds."),
-        click.option("--max-depth", type=click.IntRange(1), default=Options.max_depth, show_default=True,
-                     help="Deepest nesting of a schema."),
-        click.option("--schemas", "documents", multiple=True, metavar="URI=FILE",
-                     help="Another document for remote references; repeatable."),
-    )):
-        command = flag(command)
-    return command
 
 
 @click.command("compile")
@@ -55,7 +33,7 @@ def _option_flags(command: Any) -> Any:
 @click.option("--vocab", "packs", multiple=True, type=click.Path(exists=True, dir_okay=False, path_type=Path),
               help="Bind to this .stv; repeatable.")
 @click.option("--tokenizer", "tokenizers", multiple=True, help="Bind to this tokenizer (file, folder or hub name); repeatable.")
-@_option_flags
+@option_flags
 @click.option("--emit", type=click.Choice(STAGES), default=None, help="Print this stage in place of writing a file.")
 @click.option("--time-passes", is_flag=True, help="Say how long each stage took, on standard error.")
 @click.option("--json", "as_json", is_flag=True, help="Report as one JSON object.")
@@ -77,7 +55,7 @@ def compile_command(
     elif emit == "actions" and not packs and not tokenizers:
         raise click.UsageError("--emit actions shows what a vocabulary's tokens do: give --vocab or --tokenizer")
     options = Options(whitespace=whitespace or ("spaced" if kind == "tools" else "compact"), dialect=dialect or "",
-                      additional_properties="closed" if closed else "schema", schemas=_documents(documents), **flags)
+                      additional_properties="closed" if closed else "schema", schemas=read_documents(documents), **flags)
     trace = StageTrace(emit) if emit else Trace()
     with console.status(f"compiling {printable(source.name)}"):
         artifact = _compile(source, kind, options, trace, packs, tokenizers)
@@ -123,16 +101,6 @@ def _refuse_idle_flags(ctx: click.Context, kind: str, dialect: str | None) -> No
         if parameter.name in idle and ctx.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE:
             what = "pattern" if kind == "regex" else kind
             raise click.UsageError(f"{parameter.opts[0]} is about JSON Schemas and means nothing for a {what}")
-
-
-def _documents(pairs: tuple[str, ...]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for pair in pairs:
-        uri, _, file = pair.rpartition("=")
-        if not uri or not file:
-            raise click.BadParameter(f"{pair!r} is not URI=FILE", param_hint="--schemas")
-        found[uri] = read_source(file)
-    return found
 
 
 def default_output(source: Path) -> Path:
