@@ -12,13 +12,14 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from stcc.formats import Artifact, Vocabulary
+from stcc.formats import Artifact, Vocabulary, policy_sections
 from stcc.formats.binding import UNREACHABLE
 from stcc.formats.binding_sections import prefix
 from stcc.formats.container import Container, write_atomic
 from stcc.formats.machine import Machine, end_states
 from stcc.formats.summary import note_lines, printable, summarize
 from stcc.runtime.byte_needs import ByteNeeds
+from stcc.runtime.commands.policy_report import policy_report, policy_rows, show_classes
 from stcc.runtime.seam import compile_file, is_artifact
 from stcc.runtime.stack import Stacks
 
@@ -86,8 +87,11 @@ def artifact_report(artifact: Artifact, data: bytes) -> dict[str, Any]:
         entry["bytes"] = sum(section.stored for name, section in sections.items() if name.startswith(prefix(number)))
         entry["entries"], entry["plan_tokens"] = len(binding.row_actions), len(binding.plan_tokens)
         entry["need"] = need if need < UNREACHABLE else None
+    if artifact.policy is not None:
+        report["policy"] = policy_report(artifact.policy)
     return report | {
-        "machine_bytes": sum(section.stored for name, section in sections.items() if not name.startswith("binding.")),
+        "machine_bytes": sum(section.stored for name, section in sections.items()
+                             if not name.startswith(("binding.", policy_sections.PREFIX))),
         "enter_edges": len(machine.edge_target), "unique_arrays": len(machine.unique), "forced_states": forced_share(machine),
         "need_bytes": need_bytes if need_bytes < UNREACHABLE else None, "need": [entry["need"] for entry in report["vocabularies"]],
         "source_sha256": known.source_sha256, "compiler": known.compiler, "options": dict(known.options),
@@ -140,8 +144,12 @@ def _show_artifact(report: dict[str, Any], console: Console) -> None:
         ("stack", f"{report['sites']:,} call sites, {report['enter_edges']:,} enter edges" if report["sites"] else "none is needed"),
         ("side conditions", _side_conditions(report["unique_arrays"])),
         ("forced", f"one byte only may follow at {report['forced_states']:.1%} of states"), ("shortest output", need),
+        *(policy_rows(report["policy"]) if "policy" in report else ()),
     ]))
     console.print()
+    if "policy" in report:
+        show_classes(report["policy"], console)
+        console.print()
     if report["vocabularies"]:
         console.print(_bindings(report["vocabularies"]))
     else:
