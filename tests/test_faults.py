@@ -142,3 +142,12 @@ def test_a_read_only_bitmask_is_a_typed_error() -> None:
     bitmask.flags.writeable = False
     with pytest.raises(BitmaskError, match="read-only"):
         matcher.fill_next_token_bitmask(bitmask)
+
+
+@pytest.mark.parametrize(("draft", "keyword"), [("draft-04", "id"), ("draft-07", "$id")])
+def test_a_base_with_an_empty_fragment_names_the_document(draft: str, keyword: str) -> None:
+    schema = {
+        "$schema": f"http://json-schema.org/{draft}/schema#", keyword: "http://example.com/person#",
+        "$ref": "#/definitions/age", "definitions": {"age": {"type": "integer"}},
+    }
+    assert accepts(schema, "3") and not accepts(schema, '"3"')

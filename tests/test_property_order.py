@@ -89,8 +89,22 @@ def test_the_last_of_several_equal_names_counts() -> None:
     """Where a failing member is asked for, an earlier one that fails must not do."""
     machine = machine_of({"properties": {"a": {}}, "not": {"properties": {"a": {"const": 1}}}}, property_order="relaxed")
     assert stepping.accepts(machine, b'{"a":2}') and not stepping.accepts(machine, b'{"a":2,"a":1}')
+    others = {"properties": {"a": {}}, "not": {"properties": {"b": {}}, "additionalProperties": {"type": "null"}}}
+    machine = machine_of(others, property_order="relaxed")
+    assert stepping.accepts(machine, b'{"a":2}') and not stepping.accepts(machine, b'{"a":2,"a":null}')
     counted = machine_of({"properties": {"a": {}, "b": {}}, "minProperties": 2}, property_order="relaxed")
     assert stepping.accepts(counted, b'{"b":1,"a":1}') and not stepping.accepts(counted, b'{"a":2,"a":1}')
+
+
+def test_names_may_repeat_until_one_settles_an_alternative() -> None:
+    """A discriminator is barred once it ruled a branch out; the other names of both branches are not."""
+    branch = {"properties": {"x": {"type": "integer"}, "y": {}}, "required": ["k"]}
+    branches = [{**branch, "properties": {**branch["properties"], "k": {"const": kind}}} for kind in (1, 2)]
+    machine = machine_of({"type": "object", "oneOf": branches}, property_order="relaxed")
+    for text in (b'{"x":1,"k":1}', b'{"k":2,"x":1,"x":2}', b'{"y":0,"x":1,"y":1,"k":2,"x":3}'):
+        assert stepping.accepts(machine, text), text
+    for text in (b'{"k":1,"k":2}', b'{"k":1,"k":1}', b'{"k":3}', b'{"x":1}'):
+        assert not stepping.accepts(machine, text), text
 
 
 def test_small_objects_never_repeat_a_declared_name() -> None:

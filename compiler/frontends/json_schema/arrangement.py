@@ -7,9 +7,8 @@ In: the conditions an object rule starts with, the declared names, the order ask
 - ``relaxed``: every order that costs little. What an object still owes does not depend on the order of its members, so names need no
   tracking at all as long as a repeated one does no harm. Readers keep the last of several equal names; every value is checked, so
   whatever asks *all* members to satisfy something holds of the last ones too, and whatever asks for names is about the set of them. Harm
-  comes where a member is needed that *fails* a schema (an earlier one would do, and a later one of that name overrule it), and where
-  members are counted. The names concerned are barred once seen. If the names that states tell apart (required or barred) are more than
-  ``TRACKED``, those keep the order of appearance among themselves.
+  comes where a member has *failed* a schema that had to be failed (a later one of that name overrules it): from then on the name is barred
+  (``objects.py`` sees it happen). Where members are counted, every name is barred once seen.
 
 >>> from stcc.compiler.frontends.json_schema.formula import Formulas
 >>> f = Formulas()
@@ -27,9 +26,11 @@ from stcc.compiler.frontends.json_schema.formula import TRUE, Formulas
 
 ANY_ORDER_STATES = 4096
 """Most states of one object whose names may come in any order: all sets of 12 names."""
-TRACKED = 5
-"""Most names that states may tell apart in relaxed order."""
-RELAXED_PLACES, RELAXED_NODES, RELAXED_EXPANSIONS = 300, 4000, 1000
+MOST_COUNTED_NAMES = 5
+"""Most names of an object whose members are counted, in relaxed order."""
+MOST_CERTAIN = 8
+"""Most names that a member of is owed whatever the alternatives, in relaxed order: each set of them is a state."""
+RELAXED_PLACES, RELAXED_NODES, RELAXED_EXPANSIONS = 3000, 40_000, 10_000
 """Most states of one object times its names, nodes of its rule, and expansions of formulas, in relaxed order; past them the object is
 arranged as ``declared``."""
 
@@ -41,7 +42,7 @@ class Arrangement:
     Attributes:
         ordered: come in this order, each at most once.
         unordered: all others.
-        barred: of those, the ones that may not come twice.
+        barred: of those, the ones that may not come twice, whatever they do.
         loose: for each name whether it is unordered.
         undeclared_last: undeclared names come after all ordered ones, else anywhere.
     """
@@ -64,13 +65,10 @@ def arrangement(formulas: Formulas, conditions: tuple[int, ...], order: tuple[st
         return _arranged(len(order), everything, frozenset(), undeclared_last=True)
     if kind == "any":
         return _arranged(len(order), (), frozenset(everything))
-    index = {key: number for number, key in enumerate(order)}
-    harmed = frozenset(everything) if _counts(formulas, conditions) else frozenset(index[key] for key in _failing(formulas, conditions))
-    owed = {payload.key for payload in _payloads(formulas, conditions) if isinstance(payload, atoms.Has)}
-    tracked = harmed | {index[key] for key in owed}
-    if len(tracked) > TRACKED:
+    counted = _counts(formulas, conditions)
+    if (counted and len(order) > MOST_COUNTED_NAMES) or len(_certain(formulas, conditions)) > MOST_CERTAIN:
         return arrangement(formulas, conditions, order, "declared")
-    return _arranged(len(order), (), harmed)
+    return _arranged(len(order), (), frozenset(everything) if counted else frozenset())
 
 
 def _arranged(count: int, ordered: Iterable[int], barred: frozenset[int], undeclared_last: bool = False) -> Arrangement:
@@ -79,8 +77,11 @@ def _arranged(count: int, ordered: Iterable[int], barred: frozenset[int], undecl
     return Arrangement(tuple(ordered), tuple(index for index in range(count) if loose[index]), barred, loose, undeclared_last)
 
 
-def _payloads(formulas: Formulas, conditions: tuple[int, ...]) -> list[object]:
-    return [formulas.payload(atom) for atom in sorted(frozenset().union(*map(formulas.atoms, conditions)))]
+def _certain(formulas: Formulas, conditions: tuple[int, ...]) -> set[str]:
+    """Names that every condition asks for in itself."""
+    owed = [{payload.key for part in formulas.conjuncts(condition) if isinstance(payload := formulas.payload(part), atoms.Has)}
+            for condition in conditions]
+    return set.intersection(*owed)
 
 
 def _counts(formulas: Formulas, conditions: tuple[int, ...]) -> bool:
@@ -91,10 +92,3 @@ def _counts(formulas: Formulas, conditions: tuple[int, ...]) -> bool:
 
 def _several(payload: object) -> bool:
     return isinstance(payload, atoms.CountAtLeast) and payload.count > 1
-
-
-def _failing(formulas: Formulas, conditions: tuple[int, ...]) -> set[str]:
-    """Names of which a value may be asked to fail its schema."""
-    negated = frozenset().union(*(formulas.signed(condition)[1] for condition in conditions))
-    failing = [payload for atom in negated if isinstance(payload := formulas.payload(atom), atoms.Members)]
-    return {key for payload in failing for key, formula in payload.properties if formula != TRUE}

@@ -3,9 +3,9 @@
 A character of a JSON string takes a dozen states (UTF-8 tails, escapes), so counting to 65,536 in line would take
 850,000, and beside a pattern that many for each of its states. Instead the string is read in blocks (``counting.py``
 plans them): a *block* is a rule that reads ``most`` characters and leaves through the exit of the pattern's state, or leaves through the
-exit of a label at a closing quote before that. It is called by one byte and returns eagerly either way, so no lookahead is
-needed, and strings with different bounds, and different places of one pattern, share it. The caller counts blocks. Measured on one field:
-maxLength 255 takes 428 states instead of 3,324.
+exit of a label where a closing quote comes before that. It is called by one byte; after the last character it returns eagerly, before a
+quote lazily, so that the quote is its caller's to read and the caller's own rule may end with it. Strings with different bounds, and
+different places of one pattern, share blocks. The caller counts them. Measured on one field: maxLength 255 takes 428 states instead of 3,324.
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ def counted_string(construction: Construction, builder: RuleBuilder, source: int
     """Read from ``source``, after the opening quote, a string of ``counted`` and its closing quote; go on at ``targets[label]``."""
     size = counted.size
     nodes = {counted.view.start: source}
+    quotes = [builder.node() for _ in targets]
+    for quote, target in zip(quotes, targets, strict=True):
+        builder.byte(quote, _QUOTE, _QUOTE, target)
     for read in range(0, counted.blocks * size, size):
         onward: dict[int, int] = {}
         for state, node in nodes.items():
@@ -41,7 +44,7 @@ def counted_string(construction: Construction, builder: RuleBuilder, source: int
                 if following not in onward:
                     construction.count_state(builder)
                     onward[following] = builder.node()
-            _call(construction, builder, node, (block, counted.labels), [*targets, *(onward[following] for following in full)])
+            _call(construction, builder, node, (block, counted.labels), [*quotes, *(onward[following] for following in full)])
         nodes = onward
     if not counted.bounded:
         dfa = _endless(counted)
@@ -55,7 +58,7 @@ def counted_string(construction: Construction, builder: RuleBuilder, source: int
         _close(counted, builder, node, (read, state), targets)
         if left:
             block, _ = counted.block(read, state, most=left, onward=False)
-            _call(construction, builder, node, (block, counted.labels), targets)
+            _call(construction, builder, node, (block, counted.labels), quotes)
 
 
 def _close(counted: CountedString, builder: RuleBuilder, node: int, place: tuple[int, int], targets: Sequence[int]) -> None:
@@ -78,7 +81,7 @@ def _endless(counted: CountedString) -> Dfa:
 
 
 def block_rule(construction: Construction, key: RuleKey, name: str) -> Rule:
-    """The rule of a block: exit j at a closing quote under label j; then one exit for each state after the last character."""
+    """The rule of a block: exit j before a closing quote under label j; then one exit for each state after the last character."""
     block, labels = construction.scalars.block(key[1][0])
     last = block.levels[-1] if block.onward else []
     builder = RuleBuilder(name, labels + len(last))
@@ -93,7 +96,7 @@ def block_rule(construction: Construction, key: RuleKey, name: str) -> Rule:
         labels_ = block.closing(read)
         for place, state in enumerate(block.levels[read]):
             if labels_[state] >= 0:
-                builder.byte(base + firsts[read] + place, _QUOTE, _QUOTE, ends[labels_[state]])
+                builder.exit(base + firsts[read] + place, labels_[state])
     return builder.build()
 
 

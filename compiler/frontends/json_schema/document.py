@@ -223,7 +223,7 @@ class Document:
         for uri, other in options.schemas.items():
             registry = registry.with_resource(uri, self._resource(parse_schema(other, options.max_depth), draft))
         base = contents.get("$id", contents.get("id") if draft == 4 else None) if isinstance(contents, dict) else None
-        base = base if isinstance(base, str) and base else _UNNAMED
+        base = (base.rstrip("#") if isinstance(base, str) else "") or _UNNAMED  # an empty fragment names the document itself
         resource = self._resource(contents, draft)
         try:
             registry = registry.with_resource(base, resource).with_resource(_UNNAMED, resource)

@@ -2,7 +2,7 @@
 
 A state is (residual conditions, position, names barred). ``arrangement.py`` says what may come when: *ordered* names come in order of
 appearance, so that passing one by decides that it is absent and a position says which are passed; of *barred* names the set seen is
-tracked; the others may come at any time, and again. The rule leaves through exit j at the ``}`` where condition j holds. Names are told
+tracked; the others may come at any time, and again, until a member of theirs settles what has to be failed. The rule leaves through exit j at the ``}`` where condition j holds. Names are told
 apart by the key automaton: each declared name is its own class, undeclared ones are classed by the patterns and name conditions that
 look at them.
 """
@@ -34,6 +34,7 @@ class _ObjectRule:
         self.builder = RuleBuilder(name, len(self.conditions))
         self.kind, self.arrangement = kind, arrangement(self.formulas, self.conditions, self.order, kind)
         self.passing = self.settled_by_passing()
+        self.asked = self.asked_of_values() if kind == "relaxed" else []
         self.keys = KeyAutomaton(self.order, members.free_names, construction.expander.options.max_states)
         self.after: dict[_State, int] = {}
         self.ways: dict[_State, tuple[npt.NDArray[np.int32], tuple[int, ...]]] = {}
@@ -57,6 +58,15 @@ class _ObjectRule:
             if payload.extra == TRUE and all(formula == TRUE for _, formula in payload.patterns) and place.keys() >= {*watched} and watched:
                 settled[max(place[key] for key in watched)][self.formulas.atom(payload)] = TRUE
         return settled
+
+    def asked_of_values(self) -> list[frozenset[int]]:
+        """For each declared name the atoms that may be true or false by the value of a member of that name."""
+        memberships = [atom for atom in frozenset().union(*map(self.formulas.atoms, self.conditions))
+                       if isinstance(self.formulas.payload(atom), atoms.Members)]
+        return [
+            frozenset(atom for atom in memberships if self.members.derivative(atom, name_class) not in (FALSE, atom))
+            for name_class in self.members.declared
+        ]
 
     # ---- states
 
@@ -159,10 +169,17 @@ class _ObjectRule:
                     self.builder,
                     self.construction.separator(self.builder, node, b":"),
                     mixed,
-                    lambda residual: self.after_member((residual, position, barred)),
+                    lambda residual: self.after_member((residual, position, barred | self.harmed(conditions, residual, number))),
                 )
             self.values[key] = node
         return node
+
+    def harmed(self, before: tuple[int, ...], after: tuple[int, ...], number: int) -> int:
+        """The bit of a name if a member of it settled what has to be failed, so that another one would overrule it; else 0."""
+        if number < 0 or not self.asked:
+            return 0
+        denied = frozenset().union(*(self.formulas.signed(condition)[1] for condition in before)) & self.asked[number]
+        return 1 << number if denied - frozenset().union(*map(self.formulas.atoms, after)) else 0
 
     def after_member(self, state: _State) -> int:
         node = self.after.get(state)

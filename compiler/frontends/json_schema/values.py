@@ -58,11 +58,9 @@ def read_item(construction: Construction, builder: RuleBuilder, source: int, for
 
 
 def counted_on_the_stack(construction: Construction, value: int) -> bool:
-    """Whether a value that satisfies ``value``, a formula over ``Sat``, may be read in blocks, so that no rule may end right behind it."""
-    string, array = (construction.expander.restrict(value, type_) for type_ in ("string", "array"))
-    return (string != FALSE and construction.scalars.counted((string,)) is not None) or (
-        array != FALSE and counted_array(construction.formulas, array) is not None
-    )
+    """Whether a value that satisfies ``value``, a formula over ``Sat``, may be an array in blocks: no rule may end right behind it."""
+    array = construction.expander.restrict(value, "array")
+    return array != FALSE and counted_array(construction.formulas, array) is not None
 
 
 @dataclass(frozen=True)
@@ -184,20 +182,24 @@ class _Position:
             names = [key for atom in used for key in _names_of(formulas.payload(atom))]
             names += [key for payload in construction.operators(conditions) for key in covered_names(payload.coverage)]
             mentioned = construction.mentioned[conditions] = dict.fromkeys(names)
-        counts = self._counts_members(conditions)
+        counts = self._tells_members_apart(conditions)
         if not mentioned and not counts:
             return ()
         orders = [construction.orders.key_order(schema) for schema in self._schemas(mixed)]
-        if counts:  # so that a declared name of any value counts once
+        if counts:  # so that a declared name of any value counts once, and its last value is what counts
             mentioned = {**mentioned, **{key: None for order in orders for key in order}}
         appearing = merged_order([key for key in order if key in mentioned] for order in orders)
         return tuple({**dict.fromkeys(appearing), **mentioned})
 
-    def _counts_members(self, conditions: tuple[int, ...]) -> bool:
-        """Whether two different members may be asked for."""
+    def _tells_members_apart(self, conditions: tuple[int, ...]) -> bool:
+        """Whether two different members may be asked for, or one of a name that no property names may have to fail a schema."""
         formulas = self.construction.formulas
-        payloads = (formulas.payload(atom) for condition in conditions for atom in formulas.atoms(condition))
-        return any(isinstance(payload, atoms.CountAtLeast) and payload.count > 1 for payload in payloads)
+        signed = [formulas.signed(condition) for condition in conditions]
+        used = [formulas.payload(atom) for atom in frozenset().union(*(plain | denied for plain, denied in signed))]
+        failing = [formulas.payload(atom) for atom in frozenset().union(*(denied for _, denied in signed))]
+        return any(isinstance(payload, atoms.CountAtLeast) and payload.count > 1 for payload in used) or any(
+            isinstance(payload, atoms.Members) and _looks_at_others(payload) for payload in failing
+        )
 
     def name(self, mixed: Residual) -> str:
         """Where in the document the value's first undecided schema stands."""
@@ -207,6 +209,11 @@ class _Position:
     def _schemas(self, mixed: Residual) -> list[int]:
         payloads = map(self.construction.formulas.payload, self.sats(mixed))
         return [payload.schema for payload in payloads if isinstance(payload, atoms.Sat)]
+
+
+def _looks_at_others(payload: atoms.Members) -> bool:
+    """Whether values of names that are not among the properties matter."""
+    return any(formula not in (FALSE, TRUE) for formula in (payload.extra, *(formula for _, formula in payload.patterns)))
 
 
 def _names_of(payload: object) -> list[str]:
