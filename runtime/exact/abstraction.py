@@ -63,6 +63,11 @@ class Abstraction:
         moves = table(positions.steps, len(positions.class_of), environment.actions)
         return Abstraction(environment, moves, positions.keys[names.index(name)].tolist(), positions.class_of.tolist(), transfer)
 
+    @property
+    def places(self) -> int:
+        """Number of places."""
+        return len(self._keys)
+
     def step(self, place: int, action: int, seen: int) -> int:
         """The place after a step."""
         return self._moves[place][action].get(seen, -1) if place >= 0 else -1

@@ -38,6 +38,12 @@ def compiled_bank(environment: Environment) -> list[Pair]:
     return [(DEAD_KEY, ()), *((number, (action,)) for number, action in environment.graph.dead.tolist())]
 
 
+def every_certificate(abstraction: Abstraction) -> set[Pair]:
+    """What the official update can ever issue under an abstraction whose places are known beforehand."""
+    return {(abstraction.key(place), (action,)) for place in range(abstraction.places) if abstraction.key(place) != DEAD_KEY
+            for action in range(abstraction.environment.actions) if abstraction.is_dead(place, action)}
+
+
 class StatefulCars(Sampler):
     """See the module's text.
 

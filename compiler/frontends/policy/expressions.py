@@ -254,7 +254,7 @@ class _Compiler:
 
         def run(values: Sequence[Value]) -> Value:
             wanted = left.run(values)
-            return any(member(values) == wanted for member in runs)
+            return wanted in [member(values) for member in runs]  # all of them: a list with a member in error is an error
         return _Node("bool", run)
 
     def unary(self, tree: Any, depth: int) -> _Node:
