@@ -16,12 +16,14 @@ from stcc.formats.policy import AbstractionVerdict, PolicyGraph, Step, world_cou
 from stcc.formats.summary import printable
 
 MOST_CLASSES = 60
-"""Classes that are shown; the JSON report has all."""
+"""Classes that are shown to people."""
+MOST_LISTED = 10_000
+"""Classes that the JSON report lists."""
 
 
 def policy_report(graph: PolicyGraph) -> dict[str, Any]:
     """The report; see the module's text."""
-    histories = class_histories(graph)
+    histories = class_histories(graph, MOST_LISTED)
     dead: dict[int, list[str]] = {}
     for number, action in graph.dead.tolist():
         dead.setdefault(number, []).append(graph.actions[action])
@@ -32,7 +34,7 @@ def policy_report(graph: PolicyGraph) -> dict[str, Any]:
         "configurations": graph.explored[0], "positions": graph.explored[1], "reduced_configurations": len(graph.ending),
         "classes": len(graph.class_accepting), "dead_continuations": len(graph.dead),
         "class_list": [{"class": number, "accepting": accepting, "history": graph.spell(histories[number]), "dead": dead.get(number, [])}
-                       for number, accepting in enumerate(graph.class_accepting.tolist())],
+                       for number, accepting in enumerate(graph.class_accepting[:MOST_LISTED].tolist())],
         "abstractions": [_verdict(graph, verdict) for verdict in graph.abstractions],
     }
 
@@ -45,20 +47,24 @@ def _verdict(graph: PolicyGraph, verdict: AbstractionVerdict) -> dict[str, Any]:
     return report
 
 
-def class_histories(graph: PolicyGraph) -> list[tuple[Step, ...]]:
-    """A shortest history of every class: steps lead to higher numbers, so that one pass finds them."""
+def class_histories(graph: PolicyGraph, most: int) -> list[tuple[Step, ...]]:
+    """A shortest history of each of the first ``most`` classes: steps lead to higher numbers, so that one pass finds them."""
     width, count = len(graph.actions), len(graph.class_accepting)
-    found: list[tuple[Step, ...] | None] = [()] + [None] * (count - 1)
+    length = [0] + [count] * (count - 1)
+    origin: list[tuple[int, Step]] = [(-1, (0, 0))] * count
     for number in range(count):
-        here = found[number]
-        if here is None:
-            continue
         for action in range(width):
             for seen, target in graph.classes.of(number, action, width):
-                there = found[target]
-                if there is None or len(there) > len(here) + 1:
-                    found[target] = (*here, (action, seen))
-    return [history or () for history in found]
+                if length[target] > length[number] + 1:
+                    length[target], origin[target] = length[number] + 1, (number, (action, seen))
+    found = []
+    for number in range(min(most, count)):
+        steps = []
+        while number > 0 and origin[number][0] >= 0:
+            number, step = origin[number]
+            steps.append(step)
+        found.append(tuple(reversed(steps)))
+    return found
 
 
 def policy_rows(report: dict[str, Any]) -> list[tuple[str, str]]:
@@ -91,6 +97,6 @@ def show_classes(report: dict[str, Any], console: Console) -> None:
         table.add_row(str(entry["class"]), printable(entry["history"]) or "(start)",
                       "valid: ends here" if entry["accepting"] else " ".join(entry["dead"]) or "-")
     console.print(table)
-    left = len(report["class_list"]) - MOST_CLASSES
+    left = report["classes"] - min(MOST_CLASSES, len(report["class_list"]))
     if left > 0:
-        console.print(f"and {left:,} more; --json has all")
+        console.print(f"and {left:,} more; --json lists up to {MOST_LISTED:,}")

@@ -1,1 +1,35 @@
-"""Exact sampling of a policy-constrained workflow; see docs/exact-sampling.md."""
+"""Exact sampling from a model conditioned on a workflow being valid: policies, samplers, enumeration (docs/exact-sampling.md).
+
+    environment.py histories.py policies.py     what is sampled: a compiled policy's worlds, and the model as full history -> probabilities
+    abstraction.py bank.py matcher.py           which histories share certificates, the certificates, and what they exclude
+    proposal.py stateful.py                     the residual, its Doob transform, Stateful CARS
+    root_prefix.py                              root-prefix CARS and visited grounding
+    local_masking.py particles.py               rejection, masks, Metropolis; particle filter, adaptive weighted rejection
+    samplers.py accounting.py                   the interface of all of them, and what they cost
+    enumeration.py sqlite_validator.py          exact laws to hold samplers against; a real database as validator
+
+>>> import numpy as np
+>>> from stcc.formats import Artifact
+>>> artifact = Artifact.load("refund.stc")                                                  # doctest: +SKIP
+>>> environment = Environment.of(artifact)                                                  # doctest: +SKIP
+>>> walk = HistoryWalk(SyntheticPolicy(environment.actions), environment.actions, Accounting())    # doctest: +SKIP
+>>> sampler = StatefulCars(environment, walk, bank=compiled_bank(environment), update="none")      # doctest: +SKIP
+>>> sampler.draw(10, np.random.default_rng(0))                                              # doctest: +SKIP
+"""
+
+from stcc.runtime.exact.abstraction import Abstraction, HistoryAbstraction
+from stcc.runtime.exact.accounting import Accounting
+from stcc.runtime.exact.environment import Environment
+from stcc.runtime.exact.histories import HistoryWalk, MarkovWalk
+from stcc.runtime.exact.local_masking import IndependenceMetropolis, LocalMasking, TerminalRejection
+from stcc.runtime.exact.particles import AdaptiveWeightedRejection, ParticleFilter
+from stcc.runtime.exact.policies import SyntheticPolicy, TablePolicy
+from stcc.runtime.exact.root_prefix import RootPrefixCars, VisitedGrounding
+from stcc.runtime.exact.samplers import Sample, Sampler
+from stcc.runtime.exact.stateful import StatefulCars, compiled_bank
+
+__all__ = [
+    "Abstraction", "Accounting", "AdaptiveWeightedRejection", "Environment", "HistoryAbstraction", "HistoryWalk", "IndependenceMetropolis",
+    "LocalMasking", "MarkovWalk", "ParticleFilter", "RootPrefixCars", "Sample", "Sampler", "StatefulCars", "SyntheticPolicy", "TablePolicy",
+    "TerminalRejection", "VisitedGrounding", "compiled_bank",
+]

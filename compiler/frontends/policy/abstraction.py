@@ -33,7 +33,7 @@ def judge(found: Exploration, classes: Classes, abstraction: Abstraction, deadli
     proof: tuple[tuple[Step, ...], ...] = ()
     if pair is not None:
         first, second = pair
-        word = distinguishing(classes, int(classes.of[first]), int(classes.of[second]))
+        word = distinguishing(classes, int(classes.of[first]), int(classes.of[second]), deadline)
         if not _completes(classes, int(classes.of[first]), word):
             first, second = second, first
         proof = found.history(first), found.history(second), word
@@ -95,13 +95,14 @@ def _steps_agree(found: Exploration, keys: Int32, of: Int32) -> bool:
     return True
 
 
-def distinguishing(classes: Classes, left: int, right: int) -> tuple[Step, ...]:
+def distinguishing(classes: Classes, left: int, right: int, deadline: Deadline) -> tuple[Step, ...]:
     """A shortest continuation that is valid from one class and not from the other; the classes differ, and -1 is the dead one."""
     width = (len(classes.steps.offsets) - 1) // len(classes.accepting)
     queue: deque[tuple[int, int, tuple[Step, ...]]] = deque([(left, right, ())])
     seen = {(left, right)}
     while queue:
         one, other, word = queue.popleft()
+        deadline.check("#/abstractions")
         if _accepts(classes, one) != _accepts(classes, other):
             return word
         for action in range(width):

@@ -24,6 +24,8 @@ from stcc.compiler.frontends.policy.model import Action, Outcome, PolicyModel
 from stcc.compiler.options import Deadline
 from stcc.formats.policy import ACCEPTED, REJECTED, RUNNING
 
+STEPS_PER_STATE = 40
+"""Outcomes, and configurations of positions, that there may be for each of ``max_states``: bounds memory where single states are large."""
 Values = tuple[Value, ...]
 Configuration = tuple[Values, bool, int, int]
 """Values, whether it failed, remaining actions, and its ending; no values once it has ended."""
@@ -99,6 +101,7 @@ class _Explorer:
         self.numbers: dict[Configuration, int] = {}
         self.found: Exploration = Exploration(model, [], [], (), [], [], [])
         self.place: dict[tuple[int, ...], int] = {}
+        self.steps = 0
 
     def run(self) -> Exploration:
         """Positions in order of discovery; configurations are met through them."""
@@ -133,6 +136,14 @@ class _Explorer:
             self.found.arrivals.append(())
         return known
 
+    def charge(self, steps: int, pointer: str) -> None:
+        """Count outcomes or members of positions; BudgetError once there are ``STEPS_PER_STATE`` for each of ``max_states``."""
+        self.deadline.check(pointer)
+        self.steps += steps
+        if self.steps > STEPS_PER_STATE * self.max_states:
+            raise BudgetError(f"more than {STEPS_PER_STATE * self.max_states:,} steps between states", pointer=pointer,
+                              hint="use fewer actions, outcomes or worlds, or raise max_states (--max-states)")
+
     def room(self, count: int) -> None:
         """Raise BudgetError once there are ``max_states``."""
         if count < self.max_states:
@@ -159,6 +170,7 @@ class _Explorer:
         known = self.place.get(configurations)
         if known is None:
             self.room(len(self.place))
+            self.charge(len(configurations), "#/worlds")
             known = self.place[configurations] = len(self.found.positions)
             self.found.positions.append(configurations)
             self.found.origin.append(origin)
@@ -176,6 +188,7 @@ class _Explorer:
         moves = []
         for action in range(len(self.model.actions)):
             groups: dict[int, set[int]] = {}
+            self.deadline.check(self.model.actions[action].pointer)
             for member in members:
                 for seen, target, _ in found.arrivals[member][action]:
                     groups.setdefault(seen, set()).add(target)
@@ -204,6 +217,7 @@ class _Explorer:
             for seen, target, weight in self.results(action, configuration):
                 key = seen, self.number(target)
                 merged[key] = merged.get(key, Fraction(0)) + weight
+            self.charge(len(merged), action.pointer)
             steps.append(tuple((seen, target, weight) for (seen, target), weight in sorted(merged.items())))
         return tuple(steps)
 
