@@ -35,6 +35,8 @@ _SUMMARIES = {
     "inspect": "Show what a .stc, a .stv or a source holds.",
     "check": "Check a text against a .stc or a source.",
     "sample": "Write random valid outputs.",
+    "build": "Build the artifacts that a manifest lists, or check them.",
+    "diff": "Compare what two artifacts or sources accept.",
     "run": "Decode an output with an MLX model.",
     "serve": "Answer OpenAI clients, every constraint enforced.",
     "bench": "Compare decoding with and without constraints, and with llguidance.",

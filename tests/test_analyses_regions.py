@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -132,3 +134,9 @@ def test_a_machine_of_one_text_is_one_region() -> None:
     machine = compile_regex("abc").machine
     assert certified_regions(machine) == [Region(0, 3, True, "", 1, 0, 0, (2, 1), 0)]
     assert certified_regions(compile_regex("").machine) == [] and certify_region(machine, 2, 1).reason == "the two states are not joined"
+
+
+def test_the_documented_example() -> None:
+    text = (Path(__file__).resolve().parents[1] / "docs" / "analyses.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```python\n((?:.*\n)*?)```", text)
+    exec(block, {})

@@ -166,10 +166,18 @@ def check_root(instance: RootBudget) -> bool:
     return expected
 
 
-def test_root_budgets_on_random_graphs() -> None:
+def test_five_thousand_random_graphs() -> None:
     chance = random.Random(5)
-    found = [check_root(random_root(chance)) for _ in range(1500)]
-    assert 300 < sum(found) < 1300
+    accepted = few = 0
+    for _ in range(5000):
+        instance = random_root(chance)
+        accepted += check_root(instance)
+        count, most = instance.graph.vertices, chance.choice((1, 2, 3))
+        pairs = few_paths(instance.graph, chance.randrange(count), chance.randrange(count), most)
+        verdict = capped_traversal.decide_pair_budget(pairs)
+        assert verdict.accepted == (pair_gap(pairs) == 0) == brute_pair(pairs) and verdict.steps <= verdict.step_bound
+        few += verdict.accepted
+    assert 1000 < accepted < 4000 and 1000 < few < 4000
 
 
 def test_pair_budgets_on_random_graphs() -> None:

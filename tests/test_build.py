@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -29,6 +30,7 @@ from stcc.compiler.building.workers import run_all
 from stcc.formats import Artifact, Vocabulary
 from stcc.runtime.cli import main
 
+ROOT = Path(__file__).resolve().parents[1]
 SOURCE = "import sys; from stcc.runtime.cli import main; sys.argv[0] = 'stcc'; main()"
 PERSON = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 9}, "age": {"type": "integer"}}, "required": ["name"]}
 MANIFEST = """
@@ -337,3 +339,28 @@ def test_without_a_manifest_the_nearest_is_taken(project: Path, monkeypatch: pyt
     result = CliRunner().invoke(main, ["build", "--jobs", "1"])
     assert result.exit_code == 0 and "3 built" in result.output
     monkeypatch.chdir(project.parent)
+
+
+# -- the documentation --------------------------------------------------------------------------------------------------------
+
+
+def test_the_documented_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for sizes and seconds, which change with the compiler."""
+    text = (ROOT / "docs" / "build.md").read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "samples").symlink_to(ROOT / "samples")
+    first, second = re.findall(r"```toml\n((?:.*\n)*?)```", text)
+    (tmp_path / "stc.toml").write_text(second)
+    blocks = re.findall(r"```console\n\$ (.*)\n((?:.*\n)*?)```", text)
+    assert [command for command, _ in blocks] == ["stcc build", "stcc build --check"]
+    for command, shown in blocks:
+        result = CliRunner().invoke(main, [*command.split()[1:], "--jobs", "1"])
+        assert result.exit_code == 1 and re.sub(r"[\d,.]+", "0", result.output) == re.sub(r"[\d,.]+", "0", shown)
+    for folder in ("schemas/drafts", "tools"):
+        (tmp_path / folder).mkdir(parents=True)
+    for name, copied in (("schemas/a.schema.json", "person.schema.json"), ("schemas/drafts/b.schema.json", "person.schema.json"),
+                         ("tools/agents.tools.json", "agents.tools.json")):
+        shutil.copy(ROOT / "samples" / copied, tmp_path / name)
+    Vocabulary.from_tokens([bytes([code]) for code in range(256)] + [b""], [256]).save(tmp_path / "qwen3.stv")
+    (tmp_path / "stc.toml").write_text(first)
+    assert [target.name for target in read_manifest(tmp_path / "stc.toml").targets] == ["artifacts/a.stc", "artifacts/agents.stc"]

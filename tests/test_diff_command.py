@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -96,3 +97,14 @@ def test_errors(folder: Path) -> None:
     (folder / "big.regex").write_text("(?:a|b){900}a(?:a|b){8}")
     found = reported(folder, "big.regex", "a.regex", "--time-limit", "1e-9", code=1)
     assert found["error"] == "BudgetError"
+
+
+def test_the_documented_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (Path(__file__).resolve().parents[1] / "docs" / "diff.md").read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    for block in re.findall(r"```json\n((?:.*\n)*?)```", text):
+        (tmp_path / json.loads(block)["$comment"]).write_text(block)
+    blocks = re.findall(r"```console\n\$ (.*)\n((?:.*\n)*?)```", text)
+    assert len(blocks) == 2
+    for command, shown in blocks:
+        assert CliRunner().invoke(main, command.split()[1:]).output == shown
