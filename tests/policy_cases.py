@@ -139,12 +139,15 @@ def documents(draw: st.DrawFn, horizon: int = 4) -> dict[str, Any]:
         effects = draw(st.dictionaries(st.sampled_from(["p", "q"]), st.sampled_from(["true", "false", *CONDITIONS]), max_size=2))
         if draw(st.booleans()):
             effects["c"] = draw(st.sampled_from(["(c + 1) % 3", "0", "p ? 1 : c"]))
-        kind = draw(st.sampled_from(["plain", "observing", "chancy"]))
+        kind = draw(st.sampled_from(["plain", "observing", "chancy", "secret"]))
         if kind == "plain":
             action["effects"] = effects
         elif kind == "observing":
             action["outcomes"] = [{"when": "w == 'u'", "observe": "u", "effects": effects},
                                   {"when": "w != 'u'", "observe": "other", "fails": draw(st.sampled_from(["true", "false"]))}]
+        elif kind == "secret":  # what the world is changes, unseen
+            action["outcomes"] = [{"weight": "1/2", "effects": {**effects, "w": "'u'"}},
+                                  {"weight": "1/4", "effects": {**effects, "w": "'v'"}}, {"weight": "1/4", "effects": effects}]
         else:
             action["outcomes"] = [{"weight": "1/3", "observe": "hit", "effects": effects}, {"weight": "2/3", "observe": "miss"}]
         actions[name] = action

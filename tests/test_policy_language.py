@@ -199,11 +199,13 @@ def test_sizes_past_a_limit(changes: dict[str, Any]) -> None:
 def test_hostile_widths_stop_early() -> None:
     started = time.perf_counter()
     worlds = {f"w{number}": {"set": {f"h{bit}": bool(number >> bit & 1) for bit in range(10)}} for number in range(1024)}
-    looks = {f"LOOK{bit}": {"outcomes": [{"when": f"h{bit}", "observe": "on"}, {"when": f"!h{bit}", "observe": "off"}]} for bit in range(10)}
+    looks = {f"LOOK{bit}": {"outcomes": [{"when": f"h{bit}", "observe": "on"}, {"when": f"!h{bit}", "observe": "off"}]}
+             for bit in range(10)}
     guessing = policy(horizon=60, hidden={f"h{number}": False for number in range(14)}, worlds=worlds, actions=looks, accept="h0")
     with pytest.raises(BudgetError):
         compile_policy(guessing, options=Options(max_states=6000, time_limit=20))
     outcomes = [{"weight": 1, "observe": f"o{number % 4000}"} for number in range(9000)]
     with pytest.raises(BudgetError):
-        compile_policy(policy(actions={"A": {"outcomes": outcomes}}, horizon=500, accept="!done"), options=Options(max_states=500, time_limit=20))
+        compile_policy(policy(actions={"A": {"outcomes": outcomes}}, horizon=500, accept="!done"),
+                       options=Options(max_states=500, time_limit=20))
     assert time.perf_counter() - started < 30
