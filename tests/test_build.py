@@ -142,7 +142,7 @@ def test_check_names_what_is_stale_and_writes_no_artifact(project: Path) -> None
     assert [target.get("reason") for target in found["targets"]] == ["differs", "missing", None]
     assert traces(project / "out") == before
     result = CliRunner().invoke(main, ["build", str(project / "stc.toml"), "--check"])
-    assert result.exit_code == 1 and "out/date.stc: the artifact differs" in result.output
+    assert result.exit_code == 1 and "out/date.stc: the artifact differs from what it would be built to\n" in result.output
     assert run(project).names("built") == ["out/date.stc", "out/flag.stc"]
     assert command(project, "--check")["stale"] == []
 
@@ -323,6 +323,22 @@ def test_the_summary_tells_how_sizes_changed(project: Path) -> None:
     row = next(line for line in markdown(report).splitlines() if line.startswith("| out/flag"))
     assert f"| {(project / 'out' / 'flag.stc').stat().st_size - before:+,} |" in row
     assert report_data(report)["targets"][1]["bytes_before"] == before
+
+
+def test_the_summary_tells_how_the_language_changed(project: Path) -> None:
+    run(project)
+    (project / "date.regex").write_text("[0-9]{4}-[0-9]{2}`?")
+    (project / "flag.schema.json").write_text('{"enum": [true, false]}')
+    for check in (True, False):
+        report = run(project, check=check)
+        found = {target["name"]: target.get("change") for target in report_data(report)["targets"]}
+        assert found["out/date.stc"] == {"relation": "wider", "exact": True, "only_old": None, "only_new": "0000-00`"}
+        assert found["out/flag.stc"] == {"relation": "equal", "exact": True, "only_old": None, "only_new": None}
+        assert found["out/person.stc"] is None
+        lines = markdown(report).splitlines()
+        assert "- out/date.stc is now **wider**: only new `` 0000-00` ``" in lines and "- out/flag.stc is now **equal**" in lines
+    (project / "out" / "date.stc").write_bytes(b"not an artifact")
+    assert run(project).outcomes[0].change is None
 
 
 def test_a_vocabulary_listed_twice_is_refused(project: Path) -> None:

@@ -240,13 +240,13 @@ def test_equality_of_items(text: str, holds: bool) -> None:
 
 
 def test_what_is_not_known_is_said_and_never_satisfies() -> None:
-    cut = compare_machines(compile_regex("(?:a{40}b?){60}").machine, compile_regex("(?:a{40}b?){60}c").machine, most_pairs=1000)
+    cut = compare_machines(compile_regex("(?:a{40}b?){60}").machine, compile_regex("(?:a{40}b?){60}c").machine, most_nodes=1000)
     assert not cut.exact and cut.reason and not any(cut.satisfies(required) for required in ("equal", "wider", "narrower"))
 
 
 def test_a_machine_is_equal_to_itself_without_a_search() -> None:
     machine = machine_of(TREE)
-    assert compare_machines(machine, machine, most_pairs=0) == Comparison("equal", None, None, True)
+    assert compare_machines(machine, machine, most_nodes=0) == Comparison("equal", None, None, True)
 
 
 def test_a_time_limit_stops_the_search() -> None:

@@ -6,5 +6,6 @@
     work.py workers.py       one target compiled; many of them, on several processes
     budgets.py               what an artifact may cost
     build.py                 plan, compile what is stale, install; or only check
+    changes.py               what a rebuilt artifact accepts that the one before did not
     report.py                what happened, as JSON and as Markdown
 """

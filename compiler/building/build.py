@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from stcc.compiler.building.cache import Cache, Record
+from stcc.compiler.building.changes import language_change
 from stcc.compiler.building.inputs import Inputs, file_digest
 from stcc.compiler.building.lock import held
 from stcc.compiler.building.manifest import Manifest, Target
@@ -37,7 +38,8 @@ class Outcome:
         status: ``fresh`` (the file was right), ``built`` (it was written), ``stale`` (it is not right, and only checked), or ``failed``.
         record: facts of the artifact, empty where there is none.
         error: why it failed, as plain data.
-        before: bytes of the file that was there, None if none was.
+        before: size of the file that was there, None if none was.
+        change: what the new artifact accepts that the one before did not, and the other way round (``changes.language_change``).
         reason: of a stale or built one: ``missing`` or ``differs``.
         seconds: time spent compiling; 0 where the cache knew.
     """
@@ -47,6 +49,7 @@ class Outcome:
     record: Record = field(default_factory=dict)
     error: dict[str, Any] | None = None
     before: int | None = None
+    change: dict[str, Any] | None = None
     reason: str = ""
     seconds: float = 0.0
 
@@ -172,20 +175,22 @@ def _settle(item: _Planned, cache: Cache, check: bool) -> None:
     elif _digest_of(target.output) == item.record["sha256"]:
         outcome.status = FRESH
     else:
-        outcome.reason = "missing" if outcome.before is None else "differs"
-        outcome.status = STALE if check else BUILT
-        if not check:
-            _install(item.job, cache, outcome)
+        _replace(item.job, cache, outcome, check)
 
 
-def _install(job: Job, cache: Cache, outcome: Outcome) -> None:
-    data = cache.artifact(job.key)
+def _replace(job: Job, cache: Cache, outcome: Outcome, check: bool) -> None:
+    """Say how the artifact differs from what is there, and write it unless that is only checked."""
+    outcome.status, outcome.reason = (STALE if check else BUILT), ("missing" if outcome.before is None else "differs")
+    data, output = cache.artifact(job.key), job.target.output
     if data is None:
         _fail(outcome, {"error": "CacheDamaged", "message": "the artifact could not be read back from the cache", "hint": "build again"})
         return
     try:
-        job.target.output.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(job.target.output, data)
+        if outcome.before is not None:
+            outcome.change = language_change(output.read_bytes(), data)
+        if not check:
+            output.parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(output, data)
     except OSError as error:
         _fail(outcome, _plain(error))
 

@@ -14,6 +14,8 @@ from stcc.formats.summary import note_lines, printable
 
 _MARKS = {BUILT: "built", FRESH: "fresh", STALE: "**stale**", FAILED: "**failed**"}
 _SPECIAL = "\\`*_{}[]<>()#+!|~&"
+MOST_SHOWN = 120
+"""Most characters of a text that is shown."""
 MOST_ROWS = 200
 """Most rows of a summary's table; GitHub cuts summaries off at 1 MiB."""
 
@@ -36,6 +38,8 @@ def _target_data(outcome: Outcome) -> dict[str, Any]:
     }
     if outcome.reason:
         found["reason"] = outcome.reason
+    if outcome.change is not None:
+        found["change"] = outcome.change
     if outcome.error is not None:
         found["error"] = outcome.error
     return {**outcome.record, **found}
@@ -47,6 +51,22 @@ def error_line(outcome: Outcome) -> str:
     place = " ".join(filter(None, (error.get("pointer", ""), error.get("keyword", ""))))
     text = ": ".join(filter(None, (place, error.get("message", ""))))
     return f"{text} ({error['hint']})" if error.get("hint") else text
+
+
+def change_text(outcome: Outcome) -> str:
+    """How the language changed, in Markdown: ``**wider**: only new `{"age":121}```."""
+    change = outcome.change or {}
+    texts = [f"{side.replace('_', ' ')} {_code(change[side])}" for side in ("only_old", "only_new") if change[side] is not None]
+    doubt = "" if change["exact"] else " (as far as is known)"
+    return f"**{change['relation']}**{doubt}" + (f": {', '.join(texts)}" if texts else "")
+
+
+def _code(text: str) -> str:
+    """A text as inline code, cut where it is long."""
+    shown = printable(text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…")
+    fence = "``" if "`" in shown else "`"
+    pad = " " if "`" in shown or not shown.strip() else ""
+    return f"{fence}{pad}{shown}{pad}{fence}" if shown else "the empty text"
 
 
 def totals(report: Report) -> str:
@@ -64,9 +84,11 @@ def markdown(report: Report) -> str:
         text = error_line(outcome) if outcome.status == FAILED else f"the artifact {outcome.reason}: run `stcc build`"
         lines.append(f"- {_MARKS[outcome.status]} {_escaped(outcome.target.name)}: "
                      f"{_escaped(text) if outcome.status == FAILED else text}")
+    lines += [f"- {_escaped(outcome.target.name)} is now {change_text(outcome)}" for outcome in report.outcomes[:MOST_ROWS]
+              if outcome.change is not None]
     notes = [(outcome, note) for outcome in report.outcomes for note in note_lines(outcome.record.get("unenforced", ()))]
     lines += [f"- not enforced in {_escaped(outcome.target.name)}: {_escaped(note)}" for outcome, note in notes[:MOST_ROWS]]
-    if wrong or notes:
+    if lines[-1]:
         lines.append("")
     lines += ["| artifact | status | bytes | change | states | forced | warnings |", "|---|---|--:|--:|--:|--:|--:|"]
     ordered = sorted(report.outcomes, key=lambda outcome: outcome.status == FRESH)

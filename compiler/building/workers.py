@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -47,7 +48,7 @@ def run_all(jobs: Sequence[Job], processes: int, run: Callable[[Job], Record] = 
 
 def _pooled(jobs: Sequence[Job], processes: int, run: Callable[[Job], Record]) -> Iterator[tuple[Job, Record | None]]:
     """Every job with its record; None for those that a broken pool left unfinished."""
-    pool = ProcessPoolExecutor(min(processes, len(jobs)), multiprocessing.get_context("spawn"))
+    pool = ProcessPoolExecutor(min(processes, len(jobs)), multiprocessing.get_context("spawn"), _end_when_interrupted)
     try:
         waiting = {pool.submit(run, job): job for job in jobs}
         for future in as_completed(waiting):
@@ -59,6 +60,11 @@ def _pooled(jobs: Sequence[Job], processes: int, run: Callable[[Job], Record]) -
                 yield waiting[future], _fault(error)
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _end_when_interrupted() -> None:
+    """In a worker: an interrupt, which a terminal sends to every process, ends it without a traceback."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _fault(error: Exception) -> Record:

@@ -78,7 +78,10 @@ def _show(report: Report) -> None:
 def _detail(outcome: Outcome) -> str:
     if outcome.status == FAILED:
         return error_line(outcome)
+    known, change = outcome.record, outcome.change
+    language = "" if change is None else f", {change['relation']}{'' if change['exact'] else ' as far as is known'}"
     if outcome.status == STALE:
-        return f"the artifact {'is missing' if outcome.reason == 'missing' else 'differs from what it would be built to'}"
-    known = outcome.record
-    return f"{known['bytes']:,} bytes, {known['states']:,} states, {known['forced_share']:.0%} forced"
+        if outcome.reason == "missing":
+            return "the artifact is missing"
+        return f"the artifact differs from what it would be built to{language}"
+    return f"{known['bytes']:,} bytes, {known['states']:,} states, {known['forced_share']:.0%} forced{language}"

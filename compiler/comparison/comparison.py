@@ -22,8 +22,8 @@ from stcc.compiler.comparison.distinct_items import in_language, text_with_equal
 from stcc.compiler.comparison.product import NEW, OLD, OPENING, Product, StacksDiffer
 from stcc.formats.machine import Machine
 
-MOST_PAIRS = 2_000_000
-"""Most pairs of states that are searched."""
+MOST_NODES = 2_000_000
+"""Most nodes of the product that are searched."""
 MOST_CONFIGURATIONS = 20_000
 """Most pairs of configurations that are searched where the product cannot be."""
 _MOST_PLACES = 4
@@ -54,13 +54,13 @@ class Comparison:
 
 
 def compare_machines(
-    old: Machine, new: Machine, *, most_pairs: int = MOST_PAIRS, most_configurations: int = MOST_CONFIGURATIONS,
+    old: Machine, new: Machine, *, most_nodes: int = MOST_NODES, most_configurations: int = MOST_CONFIGURATIONS,
     check: Callable[[], None] = lambda: None,
 ) -> Comparison:
     """Compare two sound, trimmed machines; ``check`` is called now and then and may raise, to keep to a time limit."""
     if _same(old, new):
         return Comparison("equal", None, None, True)
-    product = Product(old, new, most_pairs, check)
+    product = Product(old, new, most_nodes, check)
     try:
         product.search()
     except StacksDiffer:
