@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -27,6 +28,7 @@ from stcc.formats.policy import PolicyGraph, Steps, verify_policy
 from stcc.formats.policy_sections import NAMES as SECTIONS
 from stcc.formats.policy_sections import PREFIX
 from stcc.runtime.cli import main
+from stcc.runtime.load import load
 
 
 def same(left: Any, right: Any) -> bool:
@@ -179,3 +181,21 @@ def test_faults_on_the_command_line(tmp_path: Path) -> None:
     shown = run("compile", str(source))
     assert shown.exit_code == 1 and "#/accept" in shown.output and "CEL" in shown.output
     assert run("compile", str(source), "--whitespace", "compact").exit_code == 2
+
+
+def test_the_document_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """docs/exact-sampling.md: its policy is the sample, and its program draws valid histories."""
+    text = (POLICIES.parents[1] / "docs" / "exact-sampling.md").read_text(encoding="utf-8")
+    (policy,), (program,) = (re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL) for language in ("yaml", "python"))
+    artifact, sample = compile_policy(policy), artifact_of("refund")
+    assert sample.policy is not None
+    assert same(artifact.policy, replace(sample.policy, positions=None, abstractions=()))
+    monkeypatch.chdir(tmp_path)
+    artifact.save("refund.stc")
+    exec(compile(program, "exact-sampling.md", "exec"), {})
+    *lines, report = capsys.readouterr().out.splitlines()
+    matcher = load(artifact).matcher()
+    for line in lines:
+        matcher.reset()
+        assert line.startswith("owner ") and matcher.accept_bytes(line.removeprefix("owner ").encode()) and matcher.is_accepting()
+    assert len(lines) == 10 and "'accepted': 10" in report

@@ -90,6 +90,16 @@ class Abstraction:
         """Whether a longer continuation is dead at ``place``, on every observation; for abstractions that are sound."""
         return self._dies(self.class_of(place), word)
 
+    def reaching(self, keys: frozenset[int]) -> set[int]:
+        """The places from which a place with one of ``keys`` may be reached, those included; -1 for all that ``moves`` leaves out."""
+        everywhere = DEAD_KEY in keys  # a step that leaves no valid completion leads there, and most places have one
+        found = {-1} if everywhere else set()
+        for place in range(self.places - 1, -1, -1):  # steps lead to higher numbers
+            if everywhere or self._keys[place] in keys or any(
+                    target in found for targets in self._moves[place] for target in targets.values()):
+                found.add(place)
+        return found
+
     def _dies(self, number: int, word: Word) -> bool:
         if number < 0:
             return True
@@ -114,6 +124,7 @@ class HistoryAbstraction(Abstraction):
         super().__init__(environment, [], [], [], transfer=True)
         self._children: dict[tuple[int, int, int], int] = {}
         self._classes = [0]
+        self._parents = [-1]
 
     def step(self, place: int, action: int, seen: int) -> int:
         """The place of the longer history."""
@@ -122,7 +133,17 @@ class HistoryAbstraction(Abstraction):
         if child is None:
             child = self._children[key] = len(self._classes)
             self._classes.append(self.environment.step_class(self._classes[place], action, seen))
+            self._parents.append(place)
         return child
+
+    def reaching(self, keys: frozenset[int]) -> set[int]:
+        """The histories that are or begin one of ``keys``."""
+        found: set[int] = set()
+        for place in keys:
+            while place >= 0 and place not in found:
+                found.add(place)
+                place = self._parents[place]
+        return found
 
     def key(self, place: int) -> int:
         """The place itself."""

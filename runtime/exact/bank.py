@@ -4,14 +4,16 @@ A trajectory is excluded if somewhere its key is ``z`` and its next actions are 
 ``Bank`` never changes. The ``BankStore`` hands out the current version, collects what attempts prove as a pending delta, and makes the
 next version at an attempt boundary: writing while an attempt runs raises ``BankFrozenError``.
 
-``compressed`` keeps the event: it drops pairs whose continuation has another one of the same key as a prefix (Section 4.3).
+``compressed`` keeps the event (Section 4.3): it drops pairs whose continuation has another one of the same key as a prefix; and where every
+action is certified at a key, the empty continuation says the same, since a history with a key is still running and must act.
 
->>> Bank(0, frozenset({(3, (1, 2)), (3, (1,)), (4, (2,))})).compressed().pairs == {(3, (1,)), (4, (2,))}
-True
+>>> sorted(Bank(0, frozenset({(3, (1, 2)), (3, (1,)), (4, (0,)), (4, (1,))})).compressed(actions=2).pairs)
+[(3, (1,)), (4, ())]
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -35,10 +37,12 @@ class Bank:
     version: int
     pairs: frozenset[Pair]
 
-    def compressed(self) -> Bank:
-        """The bank of the same version and event without redundant pairs. Cost: pairs x length."""
+    def compressed(self, actions: int) -> Bank:
+        """The bank of the same version and event without redundant pairs; ``actions`` is how many there are. Cost: pairs x length."""
+        single = Counter(key for key, word in self.pairs if len(word) == 1)
+        pairs = self.pairs | {(key, ()) for key, count in single.items() if count == actions}
         return Bank(self.version, frozenset(
-            (key, word) for key, word in self.pairs if not any((key, word[:size]) in self.pairs for size in range(len(word)))
+            (key, word) for key, word in pairs if not any((key, word[:size]) in pairs for size in range(len(word)))
         ))
 
     def serialized(self) -> bytes:
@@ -53,14 +57,19 @@ class Bank:
 class BankStore:
     """The versions of a bank, one at a time.
 
+    Args:
+        actions: how many there are.
+        pairs: what the first version holds.
+
     Attributes:
         current: the committed version.
         raw: number of pairs that were ever proposed, before compression.
         commits: number of versions made.
     """
 
-    def __init__(self, pairs: Iterable[Pair] = ()) -> None:
-        self.current = Bank(0, frozenset(pairs)).compressed()
+    def __init__(self, actions: int, pairs: Iterable[Pair] = ()) -> None:
+        self.actions = actions
+        self.current = Bank(0, frozenset(pairs)).compressed(actions)
         self.raw, self.commits = 0, 0
         self._pending: set[Pair] = set()
         self._running = 0
@@ -91,7 +100,7 @@ class BankStore:
         fresh = self._pending - self.current.pairs
         self._pending.clear()
         if fresh:
-            grown = Bank(self.current.version + 1, self.current.pairs | fresh).compressed()
+            grown = Bank(self.current.version + 1, self.current.pairs | fresh).compressed(self.actions)
             if grown.pairs != self.current.pairs:
                 self.current = grown
                 self.commits += 1

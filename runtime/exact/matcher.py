@@ -49,6 +49,11 @@ class SchemaMatcher:
         """Number of states met so far."""
         return len(self._active)
 
+    @property
+    def keys(self) -> frozenset[int]:
+        """Keys of which the bank holds a continuation."""
+        return frozenset(self._roots)
+
     def excludes(self, key: int) -> bool:
         """Whether the bank holds the empty continuation at ``key``: every trajectory that passes it is excluded."""
         root = self._roots.get(key, -1)

@@ -5,8 +5,9 @@ For a fixed exclusion event ``E`` let ``r(h)`` be the probability that a complet
 conditioned on the complement of ``E`` (Lemma 6). If ``E`` holds no valid trajectory, what is accepted has exactly the valid conditional.
 
 ``BankProposal`` takes ``E`` from a frozen schema bank. Its memo is keyed by (node of the walk, configuration, matcher state): the node is
-the full history, or the Markov state with the time. Nothing coarser is sound. Cost: one evaluation a reachable product node, up to the
-number of histories; past ``max_nodes`` ``ResidualTooLargeError`` is raised in place of going on.
+the full history, or the Markov state with the time. Nothing coarser is sound. From where no key of the bank can be reached any more ``r``
+is 1 and nothing is evaluated. Cost: one evaluation a reachable product node, up to the number of histories; past ``max_nodes``
+``ResidualTooLargeError`` is raised in place of going on.
 
 Which world an attempt is in is drawn first. ``reweighted`` draws it with its prior times its surviving mass, which is exact; ``prior`` is
 exact only if all worlds that hold valid trajectories survive alike (Corollary 15), and is there to show so.
@@ -153,12 +154,13 @@ class BankProposal(Proposal):
                  max_nodes: int = MAX_NODES) -> None:
         super().__init__(environment, walk, abstraction, max_nodes)
         self.matcher = matcher
+        self._exposed = abstraction.reaching(matcher.keys)
         self._memo: dict[tuple[int, int, int], float] = {}
 
     def mass(self, state: State) -> float:
         """``r`` at a state."""
         node, configuration, place, matched = state
-        if not self.environment.running[configuration]:
+        if not self.environment.running[configuration] or (matched == 0 and place not in self._exposed):
             return 1.0
         key = (node, configuration, matched)
         known = self._memo.get(key)

@@ -48,10 +48,13 @@ class PrefixProposal(Proposal):
         known = self.grounded.setdefault(node, set())
         if any(word[:size] in known for size in range(len(word) + 1)):
             return False
-        longer = {other for other in known if other[:len(word)] == word}
-        known -= longer
+        before = len(known)
         known.add(word)
-        self.entries += 1 - len(longer)
+        if all((action,) in known for action in range(self.environment.actions)):
+            word = ()  # a running history must act: excluding every action excludes it
+        known.difference_update([other for other in known if other[:len(word)] == word])
+        known.add(word)
+        self.entries += len(known) - before
         while node >= 0:
             self._touched.add(node)
             self._memo.pop(node, None)
@@ -74,7 +77,7 @@ class PrefixProposal(Proposal):
         memo = self._memo.setdefault(node, {})
         known = memo.get((configuration, matched))
         if known is None:
-            known = self.evaluate(state)
+            known = 0.0 if () in self.grounded.get(node, ()) else self.evaluate(state)
             self._memo.setdefault(node, {})[configuration, matched] = known
         return known
 

@@ -69,7 +69,7 @@ class StatefulCars(Sampler):
             raise ConstraintError(f"update is one of {', '.join(UPDATES)} and batch at least 1, not {update!r} and {batch}")
         self.walk, self.abstraction = walk, abstraction or Abstraction.by_class(environment)
         self.update, self.world_draw, self.batch, self.max_nodes = update, world_draw, batch, max_nodes
-        self.store = BankStore(bank)
+        self.store = BankStore(environment.actions, bank)
         self._since_commit = 0
         self._proposal: BankProposal | None = None
         self._account()
