@@ -6,12 +6,19 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 from policy_cases import NAMES, History, Simulator, artifact_of, document_of, documents, yaml_text
 
 from stcc.compiler import compile_policy
 from stcc.compiler.errors import UnsatisfiableError
+from stcc.compiler.frontends.policy.document import parse_document
+from stcc.compiler.frontends.policy.exploration import explore
+from stcc.compiler.frontends.policy.reading import read_model
+from stcc.compiler.frontends.policy.reduction import coarsest_partition, verify_partition
+from stcc.compiler.options import Deadline
 from stcc.formats.policy import RUNNING, PolicyGraph, verify_policy, world_counts
 from stcc.runtime.load import load
 
@@ -161,6 +168,20 @@ def test_sample_policies_mean_what_the_simulation_says(name: str) -> None:
         assert counts.traces == len(histories) and counts.valid == sum(valid for _, _, valid in histories)
         prefixes = {history[:size] for history, _, _ in histories for size in range(len(history))}
         assert counts.prefixes == len(prefixes)
+
+
+@settings(max_examples=40, deadline=None)
+@given(documents(), st.integers(0, 10**6), st.integers(-1, 6))
+def test_the_verifier_accepts_the_partition_and_little_else(document: dict[str, Any], place: int, number: int) -> None:
+    """Moving one position into another class is seen: classes of the coarsest partition differ in their futures."""
+    found = explore(read_model(parse_document(yaml_text(document).encode())), 10_000, Deadline(20))
+    of = coarsest_partition(found).of
+    assert verify_partition(found, of) == []
+    assume(of[0] >= 0)
+    moved, position = of.copy(), place % len(of)
+    moved[position] = number % (int(of.max()) + 2) - 1
+    if moved[position] != of[position] and np.count_nonzero(of == of[position]) > 1:
+        assert verify_partition(found, moved)
 
 
 def test_refund_is_the_papers() -> None:

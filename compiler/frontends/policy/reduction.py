@@ -97,6 +97,26 @@ def coarsest_partition(found: Exploration) -> Classes:
     return Classes(np.where(of < 0, -1, count - 1 - of).astype(np.int32), steps, accepting)
 
 
+def verify_partition(found: Exploration, of: Int32) -> list[str]:
+    """The broken conditions of a future-validity bisimulation (Proposition 3), as one sentence each; empty when it is one.
+
+    Members of a class agree on whether the history has ended and may be valid, and under every action and observation they step to one
+    class; a step to the dead class -1 counts as none. It is sound then, though not necessarily the coarsest one. Cost: linear in steps.
+    """
+    first: dict[int, tuple[object, Row]] = {}
+    broken = []
+    for position, members in enumerate(found.positions):
+        number = int(of[position])
+        valid = any(found.configurations[member][3] == ACCEPTED for member in members)
+        row: Row = tuple(tuple((seen, int(of[target])) for seen, target in moves.items() if of[target] >= 0)
+                         for moves in found.moves[position])
+        if number < 0 and (valid or any(row)):
+            broken.append(f"what follows {found.spell(found.history(position))} may be valid, and it is said to be dead")
+        elif number >= 0 and first.setdefault(number, (valid, row)) != (valid, row):
+            broken.append(f"{found.spell(found.history(position))} has other futures than its class {number}")
+    return broken
+
+
 def _packed(rows: list[Row], width: int, count: int) -> Steps:
     """The steps of classes that were numbered from the end."""
     counts, seen, targets = [], [], []
