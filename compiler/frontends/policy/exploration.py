@@ -24,6 +24,7 @@ from stcc.compiler.frontends.policy.model import Action, Outcome, PolicyModel
 from stcc.compiler.options import Deadline
 from stcc.formats.policy import ACCEPTED, REJECTED, RUNNING
 
+CERTAIN = Fraction(1)
 STEPS_PER_STATE = 40
 """Outcomes, and configurations of positions, that there may be for each of ``max_states``: bounds memory where single states are large."""
 Values = tuple[Value, ...]
@@ -216,7 +217,7 @@ class _Explorer:
             merged: dict[tuple[int, int], Fraction] = {}
             for seen, target, weight in self.results(action, configuration):
                 key = seen, self.number(target)
-                merged[key] = merged.get(key, Fraction(0)) + weight
+                merged[key] = merged[key] + weight if key in merged else weight
             self.charge(len(merged), action.pointer)
             steps.append(tuple((seen, target, weight) for (seen, target), weight in sorted(merged.items())))
         return tuple(steps)
@@ -226,7 +227,7 @@ class _Explorer:
         values, failed, _, _ = configuration
         environment = self.found.environment_of(configuration)
         if action.requires is not None and not _value(action.requires, environment, f"{action.pointer}/requires"):
-            yield 0, self.settled(values, failed or action.otherwise == "fail", configuration, action.ends), Fraction(1)
+            yield 0, self.settled(values, failed or action.otherwise == "fail", configuration, action.ends), CERTAIN
             return
         possible = [outcome for outcome in action.outcomes
                     if outcome.when is None or _value(outcome.when, environment, f"{outcome.pointer}/when")]
@@ -271,7 +272,7 @@ def _shares(action: Action, possible: list[Outcome]) -> list[Fraction]:
     if not possible:
         raise _Fault(action.pointer, "no outcome is possible", "add an outcome without when, or widen a condition")
     if len(possible) == 1:
-        return [Fraction(1)]
+        return [CERTAIN]
     for outcome in possible:
         if outcome.weight is None:
             raise _Fault(outcome.pointer, "it is possible beside another outcome, and has no weight",

@@ -156,6 +156,9 @@ def reduced_environment(found: Exploration) -> Environment:
 
 def _merged(arrivals: tuple[tuple[int, int, Fraction], ...], of: list[int]) -> tuple[tuple[int, int, Fraction], ...]:
     """One action's outcomes over classes: equal ones added up, in order."""
+    if len(arrivals) == 1:
+        seen, target, weight = arrivals[0]
+        return ((seen, of[target], weight),)
     merged: dict[tuple[int, int], Fraction] = {}
     for seen, target, weight in arrivals:
         key = seen, of[target]
