@@ -7,6 +7,7 @@ agent sees (visible variables, ``done``, ``requires``) is computed from what it 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
@@ -18,6 +19,7 @@ from stcc.formats.policy import MAX_HORIZON, MAX_NAMES, NAME
 
 MAX_RANGE = 1 << 16
 MAX_ABSTRACTIONS = 64
+_SHARE = re.compile(r"[0-9]{1,30}(?:\.[0-9]{1,30}|/0*[1-9][0-9]{0,29})?")
 _ROOT = ("abstractions", "accept", "actions", "at_horizon", "description", "done", "hidden", "horizon", "policy", "state", "worlds")
 _OUTCOME = ("effects", "ends", "fails", "observe", "weight", "when")
 _ACTION = ("description", "effects", "ends", "observe", "otherwise", "outcomes", "requires")
@@ -89,10 +91,8 @@ def _word(entry: Mapping[str, Any], key: str, choices: tuple[str, ...], pointer:
 
 def _weight(value: Any, pointer: str) -> Fraction:
     """A positive share: a number, or a fraction such as ``1/3``."""
-    try:
-        share = Fraction(value) if isinstance(value, (int, Fraction, str)) and not isinstance(value, bool) else Fraction(0)
-    except (ValueError, ZeroDivisionError):
-        share = Fraction(0)
+    written = isinstance(value, str) and _SHARE.fullmatch(value) is not None  # bounded digits, and no exponent: "1e999999999" is a bomb
+    share = Fraction(value) if written or (isinstance(value, (int, Fraction)) and not isinstance(value, bool)) else Fraction(0)
     if not Fraction(1, 10**18) <= share <= 10**18:
         raise _fault(pointer, "a weight is a positive number between 1e-18 and 1e18", "write 0.25 or 1/4; leave impossible ones out")
     return share
