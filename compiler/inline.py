@@ -25,6 +25,8 @@ SMALL_RULE = 64
 MOST_COPIED = 4096
 """Nodes that all copies of one rule may add: a small rule called a thousand times stays a call."""
 
+MOST_CALLS_COPIED = 200
+"""Calls that all copies of one rule may add: binding takes time for each."""
 REWRITES = 4
 
 
@@ -49,7 +51,8 @@ def inline(grammar: Grammar, max_nodes: int = 200_000, *, small: int = SMALL_RUL
             callee = finished[call.rule]
             cost = 0 if assembly.has(call) or uses[call.rule] == 1 else callee.nodes
             added = callee.nodes * (uses[call.rule] - 1)
-            wanted = call.rule not in fixed and (callee.nodes <= small or not added) and added <= MOST_COPIED
+            copied = (len(callee.calls) * (uses[call.rule] - 1)) <= MOST_CALLS_COPIED
+            wanted = call.rule not in fixed and (callee.nodes <= small or not added) and added <= MOST_COPIED and copied
             if wanted and (not cost or total + cost <= max_nodes) and callee.nodes <= left:
                 left -= 0 if assembly.has(call) else callee.nodes
                 assembly.copy(call, callee)

@@ -84,9 +84,14 @@ class Deadline:
         if self._ticks & 63 == 0:
             self.check_now(pointer)
 
+    @property
+    def passed(self) -> bool:
+        """Whether the time limit has passed."""
+        return time.monotonic() > self._end
+
     def check_now(self, pointer: str = "") -> None:
         """The same, whatever was checked before."""
-        if time.monotonic() > self._end:
+        if self.passed:
             raise BudgetError(
                 f"compiling took more than {self._limit:g} s", pointer=pointer,
                 hint="raise time_limit (--time-limit), or simplify the source here"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from stcc.compiler.binding.bind import bind
@@ -66,18 +66,36 @@ def compile_json_schema(
 ) -> Artifact:
     """Compile a JSON Schema (a dict, a bool, JSON text or a pydantic model class), bound to each of ``vocabularies``.
 
+    What does not fit in relaxed order is compiled in declared order, with a warning.
+
     Raises CompileError: SourceError, UnsupportedError, UnsatisfiableError or BudgetError, each naming pointer, keyword and what to do.
     """
-    options = options or Options()
+    options, vocabularies = options or Options(), tuple(vocabularies)
     if options.dialect == "outlines":
         return _from_outlines(schema, options, vocabularies, source, trace)
     run = _Run("json_schema", source, options, trace)
+    try:
+        return _from_schema(schema, run, vocabularies)
+    except BudgetError as error:
+        if options.order != "relaxed" or run.deadline.passed:
+            raise
+        declared = _Run("json_schema", source, replace(options, property_order="declared"), run.trace, run.deadline)
+        return _from_schema(schema, declared, vocabularies, _kept_order(error))
 
+
+def _from_schema(schema: Any, run: _Run, vocabularies: Iterable[Vocabulary], *warnings: dict[str, str]) -> Artifact:
     def build() -> Grammar:
-        grammar, run.notes = schema_grammar(schema, options, run.deadline)
+        grammar, notes = schema_grammar(schema, run.options, run.deadline)
+        run.notes = Notes([*warnings, *notes.warnings], notes.unenforced)
         return grammar
 
     return run.artifact(build, _schema_text(schema), vocabularies)
+
+
+def _kept_order(error: BudgetError) -> dict[str, str]:
+    """The warning that ``error`` made the compiler keep the declared order."""
+    message = f"members come in the declared order: in relaxed order, {error.message}"
+    return {"pointer": error.pointer or "#", "keyword": "properties", "message": message}
 
 
 def compile_regex(
@@ -217,10 +235,10 @@ def _schema_text(schema: Any) -> bytes:
 class _Run:
     """One compile under way."""
 
-    def __init__(self, kind: str, source: str, options: Options, trace: Trace | None) -> None:
+    def __init__(self, kind: str, source: str, options: Options, trace: Trace | None, deadline: Deadline | None = None) -> None:
         self.kind, self.source, self.options = kind, source, options
         self.trace = trace or Trace()
-        self.deadline = Deadline(options.time_limit)
+        self.deadline = deadline or Deadline(options.time_limit)
         self.notes = _NO_NOTES
         self.recorded: dict[str, str] = {}
         self.policy: PolicyGraph | None = None

@@ -137,6 +137,8 @@ def verify_plans(binding: Binding, machine: Machine) -> list[str]:
 def verify_need(binding: Binding, machine: Machine) -> list[str]:
     """The broken invariants of ``need_*``."""
     kinds = binding.need_kinds
+    if binding.has_no_needs:
+        return _broken([(not len(kinds) and not binding.need_leave.size, "without need_finish there are no other needs")])
     broken = _broken([
         (_within(kinds, len(binding.record_kind)), "need kinds are records"),
         (binding.need_finish.shape == (machine.states,), "need_finish has one entry a state"),

@@ -199,7 +199,7 @@ def _read_need(binding: StoredBinding) -> Arrays:
     leave = _read_costs(reader.take("need_leave", optional=True))
     if leave.size != states * len(kinds):
         raise ValueError("need_leave has one entry a state and kind")
-    return {"need_finish": _read_costs(reader.take("need_finish")), "need_kinds": kinds,
+    return {"need_finish": _read_costs(reader.take("need_finish", optional=True)), "need_kinds": kinds,
             "need_leave": np.ascontiguousarray(leave.reshape(len(kinds), states).T)}
 
 

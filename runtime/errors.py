@@ -51,6 +51,17 @@ class BudgetTooSmall(ConstraintError):  # noqa: N818
         super().__init__(f"no valid output fits in {max_tokens} tokens: the shortest needs {need}", f"raise max_tokens to at least {need}")
 
 
+class BudgetUnavailable(ConstraintError):  # noqa: N818
+    """A token budget for a grammar whose budgets cannot be kept.
+
+    Here, because the binding has no needs: they were too large to store (``stcc.compiler.binding.need``).
+    """
+
+    def __init__(self, message: str = "a token budget cannot be kept: the binding has no needs, which were too large to store",
+                 hint: str = "leave max_tokens out, or split the schema and lower its largest maxLength or maxItems") -> None:
+        super().__init__(message, hint)
+
+
 class BitmaskError(ConstraintError):
     """A bitmask or logits array whose type or shape does not fit."""
 

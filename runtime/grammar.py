@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from stcc.runtime.bitmask import allocate_token_bitmask
 from stcc.runtime.budget import Needs
-from stcc.runtime.errors import VocabularyRequired
+from stcc.runtime.errors import BudgetUnavailable, VocabularyRequired
 from stcc.runtime.masks import Masks
 from stcc.runtime.matcher import Matcher
 from stcc.runtime.stack import Configuration, Stacks
@@ -72,7 +72,9 @@ class Grammar:
 
     @cached_property
     def needs(self) -> Needs:
-        """Costs of finishing. VocabularyRequired without a vocabulary."""
+        """Costs of finishing. VocabularyRequired without a vocabulary; BudgetUnavailable where the binding has none."""
+        if self.masks.binding.has_no_needs:
+            raise BudgetUnavailable
         return Needs(self.machine, self.masks)
 
     def warm(self) -> None:
@@ -99,10 +101,13 @@ class Grammar:
 
         Raises:
             BudgetTooSmall: no valid output fits in ``max_tokens``.
+            BudgetUnavailable: the grammar cannot keep a budget.
             VocabularyRequired: a budget or ``canonical`` was asked for, and the grammar has no vocabulary.
         """
         return (UniqueMatcher if len(self.machine.unique) else Matcher)(self, max_tokens, canonical)
 
     def need(self) -> int:
-        """Fewest tokens of a valid output, stop token not counted. VocabularyRequired without a vocabulary."""
+        """Fewest tokens of a valid output, stop token not counted. VocabularyRequired without a vocabulary; BudgetUnavailable where
+        the binding has no needs.
+        """
         return self.needs.need(*self.start)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stcc.formats.binding import UNREACHABLE
-from stcc.runtime.errors import ConstraintError
+from stcc.runtime.errors import BudgetUnavailable
 from stcc.runtime.unique_endings import LOOKAHEAD, PLAIN, Endings
 from stcc.runtime.unique_items import BARE, STRING, Progress, Reader
 
@@ -39,7 +39,7 @@ def goes_further(token: bytes) -> bool:
     return any(b'"' not in plain and _FURTHER.fullmatch(plain) for plain in (_STRING.sub(b"s", begun + token) for begun in (b"", b'"')))
 
 
-class UniqueBudgetError(ConstraintError):
+class UniqueBudgetError(BudgetUnavailable):
     """A token budget for a grammar in which what different items cost cannot be told beforehand."""
 
     def __init__(self, why: str) -> None:

@@ -12,6 +12,7 @@ from binding_cases import GRAMMARS, inner_states, linked, nasty_vocabulary, rand
 from hypothesis import given, settings
 from test_actions import Applied, reachable, token_of_action
 
+from stcc.compiler import compile_json_schema
 from stcc.compiler.binding import need
 from stcc.compiler.binding.actions import token_actions
 from stcc.compiler.binding.need import token_needs
@@ -19,9 +20,12 @@ from stcc.compiler.errors import BudgetError
 from stcc.compiler.ir import Grammar, RuleBuilder
 from stcc.compiler.options import Deadline
 from stcc.compiler.stepping import TERMINATED, Configuration, initial, may_end, run
+from stcc.formats.artifact import Artifact
 from stcc.formats.binding import MOVE, POPPED, UNREACHABLE
 from stcc.formats.machine import Machine
 from stcc.formats.vocabulary import Vocabulary
+from stcc.runtime import load
+from stcc.runtime.errors import BudgetUnavailable
 
 Row = dict["int | None", int]
 
@@ -206,11 +210,17 @@ def test_unreachable_without_the_tokens() -> None:
     assert needs.need_finish[machine.start] == UNREACHABLE
 
 
-def test_a_table_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_too_large_is_left_out_and_budgets_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    vocabulary = nasty_vocabulary()
     monkeypatch.setattr(need, "MAX_CELLS", 100)
-    machine = linked(GRAMMARS["any JSON"])
-    with pytest.raises(BudgetError, match="too large"):
-        token_needs(machine, token_actions(machine, nasty_vocabulary()))
+    artifact = compile_json_schema(True, vocabularies=[vocabulary])
+    assert "budget" in artifact.metadata.warnings[0]["message"]
+    read = Artifact.from_bytes(artifact.to_bytes())
+    assert read.binding(vocabulary.fingerprint).has_no_needs and read.metadata.warnings == artifact.metadata.warnings
+    grammar = load(read, vocabulary=vocabulary)
+    assert len(grammar.matcher().allowed_tokens())
+    with pytest.raises(BudgetUnavailable, match="max_tokens"):
+        grammar.matcher(max_tokens=100)
 
 
 def test_deadline() -> None:

@@ -74,6 +74,7 @@ def token_actions(machine: Machine, vocabulary: Vocabulary, deadline: Deadline |
     changes = np.concatenate((np.ones(min(1, len(functions)), np.bool_), functions[1:] != functions[:-1]))
     run_starts = np.flatnonzero(changes).astype(np.int32)
     owned, run_action = _by_first_appearance(functions[run_starts])
+    algebra.finish(owned)
     _look(deadline)
     rows = _rows(algebra, owned)
     _look(deadline)
@@ -128,20 +129,27 @@ def _rows(algebra: Algebra, owned: list[int]) -> RowPatterns:
 def _transposed(algebra: Algebra, owned: list[int]) -> tuple[Int32, Int32, Int32]:
     """Offsets by state, actions, values."""
     parts = [algebra.functions.rows[function] for function in owned]
-    entries = np.concatenate(parts)
-    actions = np.repeat(np.arange(len(parts), dtype=np.int32), [len(part) for part in parts])
-    states = entries[:, 0]
-    offsets = np.concatenate((np.zeros(1, np.int32), np.cumsum(np.bincount(states, minlength=algebra.machine.states), dtype=np.int32)))
-    if len(entries) < _LONG_PARTS * len(parts):
-        order = np.argsort(states, kind="stable")
-        return offsets, actions[order], entries[order, 1]
-    row_actions, row_values, free = np.empty_like(actions), np.empty_like(actions), offsets[:-1].copy()
+    total = sum(map(len, parts))
+    if total < _LONG_PARTS * len(parts):
+        entries = np.concatenate(parts)
+        actions = np.repeat(np.arange(len(parts), dtype=np.int32), [len(part) for part in parts])
+        order = np.argsort(entries[:, 0], kind="stable")
+        return _offsets_by(np.bincount(entries[:, 0], minlength=algebra.machine.states)), actions[order], entries[order, 1]
+    counts = np.zeros(algebra.machine.states, np.int64)
+    for part in parts:  # a state once each
+        counts[part[:, 0]] += 1
+    offsets = _offsets_by(counts)
+    row_actions, row_values, free = np.empty(total, np.int32), np.empty(total, np.int32), offsets[:-1].copy()
     for action, part in enumerate(parts):  # long parts: each goes to the next free places of its states, linear in all
         places = free[part[:, 0]]
         row_actions[places] = action
         row_values[places] = part[:, 1]
         free[part[:, 0]] = places + 1
     return offsets, row_actions, row_values
+
+
+def _offsets_by(counts: npt.NDArray[np.int64]) -> Int32:
+    return np.concatenate((np.zeros(1, np.int32), np.cumsum(counts, dtype=np.int32)))
 
 
 def _with_records(algebra: Algebra, actions: int, run_starts: Int32, run_action: Int32, rows: RowPatterns) -> TokenActions:

@@ -7,6 +7,7 @@ least token counts (``need``). Cost: some 10-100 ms, most of it the walk over th
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from stcc.compiler.binding.actions import token_actions
@@ -28,15 +29,25 @@ def bind(artifact: Artifact, vocabulary: Vocabulary, *, deadline: Deadline | Non
     ``deadline``: the clock of the compile that this is part of. Raises BudgetError as ``bind_machine``.
     """
     spelled = artifact.spelled(vocabulary)
-    return artifact.with_binding(bind_machine(artifact.machine, spelled, deadline=deadline), spelled.name)
+    binding = bind_machine(artifact.machine, spelled, deadline=deadline)
+    bound = artifact.with_binding(binding, spelled.name)
+    return _noted(bound, spelled.name) if binding.has_no_needs else bound
+
+
+def _noted(artifact: Artifact, vocabulary: str) -> Artifact:
+    """The artifact with a warning that token budgets cannot be kept."""
+    message = f"no token budgets with {vocabulary or 'this vocabulary'}: the fewest tokens that finish are too many numbers to store"
+    warning = {"pointer": "#", "keyword": "", "message": message}
+    known = artifact.metadata.warnings
+    return artifact if warning in known else replace(artifact, metadata=replace(artifact.metadata, warnings=(*known, warning)))
 
 
 def bind_machine(machine: Machine, vocabulary: Vocabulary, *, time_limit: float = Options.time_limit,
                  deadline: Deadline | None = None) -> Binding:
     """Everything a runtime needs of ``machine`` on ``vocabulary``.
 
-    Raises BudgetError past the deadline (``time_limit`` seconds from now if there is none), or where the actions or needs outgrow their
-    entries budgets.
+    Raises BudgetError past the deadline (``time_limit`` seconds from now if there is none), or where the actions outgrow their
+    entries budget; needs that outgrow theirs are left out.
     """
     deadline = deadline or Deadline(time_limit)
     actions = token_actions(machine, vocabulary, deadline)

@@ -16,7 +16,7 @@ Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 
 DEAD = 0  # the function that is alive nowhere
-MAX_ENTRIES = 1 << 25  # entries over all functions: 256 MiB
+MAX_ENTRIES = 1 << 26  # entries over all functions: 512 MiB
 
 
 class Functions:
@@ -57,6 +57,17 @@ class Functions:
                 raise BudgetError(f"token actions need more than {self._max} entries", source="<binding>",
                                   hint="lower the largest maxLength, maxItems or repetition count")
         return found
+
+
+    def keep(self, functions: set[int]) -> None:
+        """Let go of the rows of all other functions, and of the keys."""
+        self.ids.clear()
+        for number in range(len(self.rows)):
+            if number not in functions:
+                self.rows[number] = _NO_ROWS
+
+
+_NO_ROWS: Int32 = np.zeros((0, 2), np.int32)
 
 
 class Records:

@@ -39,7 +39,6 @@ import numpy.typing as npt
 
 from stcc.compiler.binding.actions import TokenActions
 from stcc.compiler.binding.row_edges import row_edges
-from stcc.compiler.errors import BudgetError
 from stcc.compiler.options import Deadline
 from stcc.formats.binding import EXPOSED, MOVE, POPPED, UNREACHABLE
 from stcc.formats.machine import Machine
@@ -49,6 +48,7 @@ Bool = npt.NDArray[np.bool_]
 MAX_CELLS = 1 << 27  # value x kind cells of the fixpoint: 512 MiB
 _DOMINANCE_WORK = 1 << 26  # comparisons spent on leaving out kinds
 _GATHERED_CELLS = 1 << 18  # cells of cost rows gathered at once: 1 MiB; on 435 kinds all at once would be most of a gigabyte
+_NONE: Int32 = np.zeros(0, np.int32)
 _PRODUCT_CELLS = 1 << 16  # sums of a product formed at once: 256 KiB, so that they stay in the cache
 
 
@@ -62,10 +62,13 @@ class Needs:
 
 
 def token_needs(machine: Machine, actions: TokenActions, deadline: Deadline | None = None) -> Needs:
-    """Exact least token counts; see the module's text. BudgetError past the deadline or ``MAX_CELLS``."""
+    """Exact least token counts; see the module's text. None at all past ``MAX_CELLS``; BudgetError past the deadline."""
     if deadline is not None:
         deadline.check_now()
     system = _System(machine, actions, deadline)
+    if system.cells > MAX_CELLS:
+        return Needs(_NONE, _NONE, np.zeros((machine.states, 0), np.int32))
+    system.tabulate(machine, actions)
     costs = system.solve(deadline)
     kinds = len(system.kinds)
     leave = costs[: machine.states, :kinds]
@@ -86,9 +89,10 @@ class _System:
         self.kinds: Int32 = np.flatnonzero(stacked).astype(np.int32)
         self._frames(actions)
         self.dead = self._states + len(actions.record_kind) + self._extra
-        if (self.dead + 1) * (len(self.kinds) + 1) > MAX_CELLS:
-            raise BudgetError("token needs are too large: many states with many ways to close a rule", source="<binding>",
-                              hint="split the schema, or lower the largest maxLength or maxItems")
+        self.cells = (self.dead + 1) * (len(self.kinds) + 1)
+
+    def tabulate(self, machine: Machine, actions: TokenActions) -> None:
+        """Make the tables of the fixpoint."""
         self.landing = self._landings(machine, actions)
         self._edges(machine, actions)
         self._start = np.full((self.dead + 1, len(self.kinds) + 1), UNREACHABLE, np.int32)
@@ -223,7 +227,10 @@ def _around(leave: Int32, costs: Int32, landing: Int32) -> Int32:
     """
     result = np.full((len(leave), costs.shape[1]), UNREACHABLE, np.int32)
     used = np.flatnonzero((leave < UNREACHABLE).any(axis=0))
-    least, landed = leave[:, used], costs[landing[used]]
+    least, reached = _gathered(leave[:, used], landing[used])
+    landed = costs[reached]
+    lands = np.flatnonzero((landed < UNREACHABLE).any(axis=1))
+    least, landed = least[:, lands], landed[lands]
     columns = np.flatnonzero((landed < UNREACHABLE).any(axis=0))  # few: those of the rule that the call stands in
     if not len(columns):
         return result
@@ -235,6 +242,16 @@ def _around(leave: Int32, costs: Int32, landing: Int32) -> Int32:
         sums = least[low: low + block, :, None] + landed
         result[low: low + block, columns] = np.minimum(sums.min(axis=1), UNREACHABLE)
     return result
+
+
+def _gathered(leave: Int32, landing: Int32) -> tuple[Int32, Int32]:
+    """Kinds of equal ``landing`` as one: the least of their costs, and where they land."""
+    order = np.argsort(landing, kind="stable")
+    rising = landing[order]
+    starts = np.flatnonzero(np.diff(rising, prepend=-1))
+    if len(starts) == len(landing):
+        return leave, landing
+    return np.minimum.reduceat(leave[:, order], starts, axis=1), rising[starts]
 
 
 def _merged(leave: Int32, landed: Int32) -> tuple[Int32, Int32]:

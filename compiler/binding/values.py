@@ -104,7 +104,7 @@ class Algebra:
         """Let ``_steps`` have a column for every value, and one for dead."""
         missing = self._states + len(self.records) + 1 - self._steps.shape[1]
         if missing > 0:
-            more = np.full((self._classes, max(missing, 64, self._steps.shape[1] // 2)), UNKNOWN, np.int32)
+            more = np.full((self._classes, max(missing, 64, self._steps.shape[1] // 4)), UNKNOWN, np.int32)
             self._steps = np.concatenate((self._steps[:, :-1], more, self._steps[:, -1:]), axis=1)
 
     def _plain_steps(self) -> Int32:
@@ -125,6 +125,11 @@ class Algebra:
         lazy = np.flatnonzero(self._lazy[:-1]) if machine.sites else np.zeros(0, np.intp)
         steps[:, lazy] = np.where(machine.table[lazy].T < 0, UNKNOWN, steps[:, lazy])
         return steps
+
+    def finish(self, owned: list[int]) -> None:
+        """Let go of all but the functions ``owned`` and those that records name, and of the memos: nothing more is asked."""
+        self._steps = self.following = np.zeros((0, 0), np.int32)
+        self.functions.keep({*owned, *self.records.function})
 
     # -- one byte more ------------------------------------------------------------------------------------------------------
 

@@ -70,7 +70,7 @@ def vocabulary_report(vocabulary: Vocabulary, file: Path) -> dict[str, Any]:
 def artifact_report(artifact: Artifact, data: bytes) -> dict[str, Any]:
     """An artifact, as plain data: the keys of ``summarize``, and what its machine and bindings cost.
 
-    ``need_bytes`` is the length of its shortest output, each vocabulary's ``need`` the fewest tokens of one (None: no tokens spell one),
+    ``need_bytes`` is the length of its shortest output, each vocabulary's ``need`` the fewest tokens of one (None: no tokens spell one, or they are not stored),
     ``forced_states`` the share of states where one byte may follow only.
 
     Raises:
@@ -83,7 +83,7 @@ def artifact_report(artifact: Artifact, data: bytes) -> dict[str, Any]:
     report = summarize(artifact, len(data))
     for number, entry in enumerate(report["vocabularies"]):
         binding = artifact.binding(entry["fingerprint"])
-        need = int(binding.need_finish[machine.start])
+        need = UNREACHABLE if binding.has_no_needs else int(binding.need_finish[machine.start])
         entry["bytes"] = sum(section.stored for name, section in sections.items() if name.startswith(prefix(number)))
         entry["entries"], entry["plan_tokens"] = len(binding.row_actions), len(binding.plan_tokens)
         entry["need"] = need if need < UNREACHABLE else None

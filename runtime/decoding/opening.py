@@ -77,7 +77,7 @@ def _limit(model: DecodingModel, grammar: Grammar, prompt: int, max_tokens: int 
     """The token limit, that of the model's context included."""
     if model.context_length is None:
         return max_tokens
-    need, room = grammar.need(), model.context_length - prompt
+    need, room = 0 if grammar.binding.has_no_needs else grammar.need(), model.context_length - prompt
     if need > room:
         raise ContextExceeded(prompt, model.context_length, need)
     return room if max_tokens is None else min(max_tokens, room)

@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from stcc.runtime.errors import BudgetTooSmall, ConstraintError
+from stcc.runtime.errors import BudgetUnavailable, BudgetTooSmall, ConstraintError
 from stcc.runtime.server.chat import ChatTemplate, Turns
 from stcc.runtime.server.constraints import Constraint, Family, constraint_of
 from stcc.runtime.server.errors import ApiError
@@ -30,7 +30,6 @@ from stcc.runtime.server.metrics import Metrics
 from stcc.runtime.server.replies import ReplyReader
 from stcc.runtime.server.requests import ChatRequest, CompletionRequest, Request
 from stcc.runtime.server.responses import Answer, Delta
-from stcc.runtime.unique_costs import UniqueBudgetError
 
 if TYPE_CHECKING:
     from stcc.formats import Vocabulary
@@ -293,7 +292,7 @@ def _within_budget(job: Job, held: Held, asked: bool) -> Job:
         held.grammar.matcher(job.max_tokens, canonical=True)
     except BudgetTooSmall as error:
         raise ApiError(400, error.message, param="max_tokens", code="max_tokens_too_small", hint=error.hint) from None
-    except UniqueBudgetError as error:
+    except BudgetUnavailable as error:
         if asked:
             raise ApiError(400, error.message, param="max_tokens", code="unenforceable", hint=error.hint) from None
         return replace(job, budget=False)

@@ -21,7 +21,7 @@ from typing import Any
 
 from stcc.compiler.frontends.json_schema.arrays import array_rule
 from stcc.compiler.frontends.json_schema.construction import Construction, string_rule
-from stcc.compiler.frontends.json_schema.counted import block_rule
+from stcc.compiler.frontends.json_schema.counted import block_rule, counted_rule
 from stcc.compiler.frontends.json_schema.counted_arrays import items_rule
 from stcc.compiler.frontends.json_schema.document import Document, parse_schema
 from stcc.compiler.frontends.json_schema.expansion import Expander
@@ -33,7 +33,8 @@ from stcc.compiler.frontends.json_schema.values import read_item
 from stcc.compiler.ir import Grammar
 from stcc.compiler.options import Deadline, Options
 
-_RULES = {"object": object_rule, "member": member_rule, "array": array_rule, "string": string_rule, "characters": block_rule,
+_RULES = {"object": object_rule, "member": member_rule, "array": array_rule, "string": string_rule,
+          "counted string": counted_rule, "characters": block_rule,
           "items": items_rule(read_item)}
 
 

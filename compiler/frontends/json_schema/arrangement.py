@@ -33,6 +33,9 @@ MOST_CERTAIN = 8
 RELAXED_PLACES, RELAXED_NODES, RELAXED_EXPANSIONS = 3000, 40_000, 10_000
 """Most states of one object times its names, nodes of its rule, and expansions of formulas, in relaxed order; past them the object is
 arranged as ``declared``."""
+RELAXED_ALLOWANCE = 200_000
+"""Nodes that all attempts at relaxed order may make in one grammar; from then on an object may have ``FRUGAL_NODES``."""
+FRUGAL_NODES = 2000
 
 
 @dataclass(frozen=True)

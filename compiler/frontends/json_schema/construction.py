@@ -8,6 +8,7 @@ nested-word automata (Alur and Madhusudan, Visibly pushdown languages, STOC 2004
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 
 from stcc.compiler.errors import BudgetError, CompileError
@@ -23,6 +24,8 @@ from stcc.compiler.options import Deadline
 
 NODES_PER_STATE = 10
 """Most nodes of the grammar for each state allowed. Large schemas have two to eight a state before minimisation."""
+MOST_CONDITIONS = 16
+"""Most conditions that an attempt (``Construction.attempt``) may want a value told apart by."""
 RuleKey = tuple[str, tuple[int, ...], tuple[str, ...]]
 
 
@@ -43,7 +46,8 @@ class Construction:
         self.expander, self.scalars, self.deadline, self.formulas = expander, scalars, deadline, expander.formulas
         self.orders = KeyOrders(expander.document)
         self.whitespace = expander.options.whitespace
-        self.states = self.nodes = 0
+        self.states = self.nodes = self.sites_in_line = self.attempted = 0
+        self.most_expansions = sys.maxsize
         self.shannon: dict[tuple[int, ...], dict[tuple[int, ...], int]] = {}
         self._builders = builders
         self._rules: list[Rule | None] = []
@@ -58,7 +62,7 @@ class Construction:
         self._rules.append(None)
         end = root.node()
         root.exit(end, 0)
-        read_value(self, root, 0, (self.expander.sat(document.root),), lambda residual: end)
+        read_value(self, root, 0, (self.expander.sat(document.root),), lambda residual: end, last=True)
         self._rules[0] = root.build()
         self.build_queue()
         return Grammar(tuple(rule for rule in self._rules if rule is not None))
@@ -87,9 +91,17 @@ class Construction:
                 hint="raise max_states (--max-states), or lower the counts or simplify the alternatives here",
             )
 
+    def takes_sites(self, sites: int, most: int) -> bool:
+        """Whether ``sites`` more calls still fit where they stand, of ``most`` in the grammar; if so they are counted."""
+        fits = self.sites_in_line + sites <= most
+        self.sites_in_line += sites if fits else 0
+        return fits
+
     def is_sat(self, atom: int) -> bool:
         """Whether an atom is a ``Sat``. Asked at every step of an expansion, so the clock is looked at here."""
         self.deadline.check()
+        if len(self.shannon) > self.most_expansions:
+            raise TooManyStatesError
         return isinstance(self.formulas.payload(atom), atoms.Sat)
 
     def operators(self, conditions: tuple[int, ...]) -> list[Unevaluated]:
@@ -107,14 +119,17 @@ class Construction:
         """The number of the rule for ``key``, queued on first sight."""
         number = self._numbers.get(key)
         if number is None:
+            if len(key[1]) > MOST_CONDITIONS and self.most_expansions < sys.maxsize:
+                raise TooManyStatesError
             number = self._numbers[key] = len(self._rules)
             self._rules.append(None)
             self._queue.append((number, key, name))
         return number
 
-    def attempt(self, build: Callable[[], Rule]) -> Rule | None:
-        """``build()``; None, and every trace of it undone, if it raises ``TooManyStatesError``."""
+    def attempt(self, build: Callable[[], Rule], most_expansions: int) -> Rule | None:
+        """``build()``; None, and every trace of it undone, if it raises ``TooManyStatesError``, as it does past so many expansions."""
         rules, queued, states = len(self._rules), len(self._queue), self.states
+        self.most_expansions = len(self.shannon) + most_expansions
         try:
             return build()
         except TooManyStatesError:
@@ -123,6 +138,8 @@ class Construction:
             del self._rules[rules:], self._queue[queued:]
             self.states = states
             return None
+        finally:
+            self.most_expansions = sys.maxsize
 
     # ---- spelling
 

@@ -61,6 +61,21 @@ def counted_string(construction: Construction, builder: RuleBuilder, source: int
             _call(construction, builder, node, (block, counted.labels), quotes)
 
 
+def counted_rule(construction: Construction, key: RuleKey, name: str) -> Rule:
+    """A counted string as a rule: from quote to quote, exit j under label j."""
+    conditions = key[1]
+    counted = construction.scalars.counted(conditions)
+    assert counted is not None, "such a rule is asked for where the string is counted"
+    builder = RuleBuilder(name, len(conditions))
+    opened = builder.node()
+    builder.byte(0, _QUOTE, _QUOTE, opened)
+    ends = [builder.node() for _ in conditions]
+    for exit_, node in enumerate(ends):
+        builder.exit(node, exit_)
+    counted_string(construction, builder, opened, counted, ends)
+    return builder.build()
+
+
 def _close(counted: CountedString, builder: RuleBuilder, node: int, place: tuple[int, int], targets: Sequence[int]) -> None:
     """The closing quote at ``node``, after ``place[0]`` characters in state ``place[1]``, if it may come there."""
     label = counted.ending(*place)

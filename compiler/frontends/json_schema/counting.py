@@ -114,6 +114,22 @@ class CountedString:
         last = self.thresholds[-1]
         return (last - 1) // self.size if self.bounded else -(-last // self.size)
 
+    @cached_property
+    def sites(self) -> int:
+        """Calls of blocks that one string takes."""
+        states, following = {self.view.start}, [frozenset(t for t in row if t >= 0) for row in self.view.rows.tolist()]
+        sites, known = 0, dict[frozenset[int], frozenset[int]]()
+        for _ in range(self.blocks + self.bounded):
+            sites += len(states)
+            entered = frozenset(states)
+            if entered not in known:
+                reached: frozenset[int] = entered
+                for _ in range(self.size):
+                    reached = frozenset().union(*(following[state] for state in reached))
+                known[entered] = reached
+            states = set(known[entered])
+        return sites
+
     def ending(self, count: int, state: int) -> int:
         """The label of the string that ends in ``state`` after ``count`` characters, or -1."""
         kind = self.view.accept[state]

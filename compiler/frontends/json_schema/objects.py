@@ -14,7 +14,15 @@ import numpy.typing as npt
 
 from stcc.compiler.errors import BudgetError
 from stcc.compiler.frontends.json_schema import atoms
-from stcc.compiler.frontends.json_schema.arrangement import ANY_ORDER_STATES, RELAXED_EXPANSIONS, RELAXED_NODES, RELAXED_PLACES, arrangement
+from stcc.compiler.frontends.json_schema.arrangement import (
+    ANY_ORDER_STATES,
+    FRUGAL_NODES,
+    RELAXED_ALLOWANCE,
+    RELAXED_EXPANSIONS,
+    RELAXED_NODES,
+    RELAXED_PLACES,
+    arrangement,
+)
 from stcc.compiler.frontends.json_schema.construction import Construction, RuleKey, TooManyStatesError
 from stcc.compiler.frontends.json_schema.formula import FALSE, TRUE
 from stcc.compiler.frontends.json_schema.keys import KeyAutomaton
@@ -39,7 +47,7 @@ class _ObjectRule:
         self.after: dict[_State, int] = {}
         self.ways: dict[_State, tuple[npt.NDArray[np.int32], tuple[int, ...]]] = {}
         self.values: dict[tuple[_State, int], int] = {}
-        self.expanded = len(construction.shannon)
+        self.most_nodes = RELAXED_NODES if construction.attempted < RELAXED_ALLOWANCE else FRUGAL_NODES
         self.queue: list[_State] = []
         self.entries: list[tuple[int, int]] = []
         self.ends = [self.builder.node() for _ in self.conditions]
@@ -81,6 +89,7 @@ class _ObjectRule:
         base = self.builder.embed(dfa, nodes) if self.entries and dfa.states else 0
         for node, entry in self.entries:
             self.builder.epsilon(node, base + entry)
+        self.construction.attempted += self.builder.nodes if self.kind == "relaxed" else 0
         return self.builder.build()
 
     def state(self, node: int, after: int | None, state: _State) -> None:
@@ -137,8 +146,9 @@ class _ObjectRule:
         )
 
     def check_sets(self) -> None:
-        places, expanded = len(self.after) * len(self.order), len(self.construction.shannon) - self.expanded
-        if self.kind == "relaxed" and (places > RELAXED_PLACES or self.builder.nodes > RELAXED_NODES or expanded > RELAXED_EXPANSIONS):
+        places = len(self.after) * len(self.order)
+        if self.kind == "relaxed" and (places > RELAXED_PLACES or self.builder.nodes > self.most_nodes):
+            self.construction.attempted += self.builder.nodes
             raise TooManyStatesError
         if len(self.after) > ANY_ORDER_STATES:
             raise BudgetError(
@@ -184,6 +194,7 @@ class _ObjectRule:
     def after_member(self, state: _State) -> int:
         node = self.after.get(state)
         if node is None:
+            self.check_sets()
             self.construction.count_state(self.builder)
             node = self.after[state] = self.builder.node()
             self.queue.append(state)
@@ -197,9 +208,9 @@ def object_rule(construction: Construction, key: RuleKey, name: str) -> Rule:
     kind = construction.expander.options.order
     if kind == "relaxed":
         plain = plain_object(members)
-        rule = construction.attempt(lambda: plain.rule(key, name)) if plain is not None else None
+        rule = construction.attempt(lambda: plain.rule(key, name), RELAXED_EXPANSIONS) if plain is not None else None
         if rule is None:
-            rule = construction.attempt(lambda: _ObjectRule(construction, members, name, kind).build())
+            rule = construction.attempt(lambda: _ObjectRule(construction, members, name, kind).build(), RELAXED_EXPANSIONS)
         if rule is not None:
             return rule
         kind = "declared"

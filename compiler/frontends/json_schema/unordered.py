@@ -189,7 +189,8 @@ def member_rule(construction: Construction, key: RuleKey, name: str) -> Rule:
             colon = b": " if construction.whitespace == "spaced" else b":"
             builder.literal(construction.gap(builder, node), colon, ends[exit_])
         else:
-            read_value(construction, builder, construction.separator(builder, node, b":"), (value,), lambda residual: ends[exit_])
+            read_value(construction, builder, construction.separator(builder, node, b":"), (value,), lambda residual: ends[exit_],
+                       last=True)
         return node
 
     ways = dict.fromkeys(zip(plain.values, plain.ends, strict=True))

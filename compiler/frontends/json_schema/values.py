@@ -30,17 +30,20 @@ if TYPE_CHECKING:
 Residual = tuple[int, ...]
 _LARGE_STRING = 24
 """A string DFA of more states becomes a rule, so that several uses can share it (the inliner takes single uses back)."""
+_SITES_IN_LINE = 200
+"""Calls of blocks that counted strings may make where they stand, in one grammar; from then on such strings are rules that places share."""
 _FEW = 3
 """Up to this many undecided subschemas, a scalar's conditions are expanded as formulas, whose DFAs are cached by what they say."""
 
 
-def read_value(construction: Construction, builder: RuleBuilder, source: int, mixed: Residual, after: Callable[[Residual], int]) -> None:
+def read_value(construction: Construction, builder: RuleBuilder, source: int, mixed: Residual, after: Callable[[Residual], int],
+               last: bool = False) -> None:
     """Read one JSON value from ``source``; where ``mixed`` becomes ``residual``, go on at ``after(residual)``.
 
-    Values that make it all false are not admitted.
+    Values that make it all false are not admitted. ``last``: the rule may end right behind the value.
     """
     for type_ in atoms.TYPES:
-        position = _Position(construction, builder, source, type_, after)
+        position = _Position(construction, builder, source, type_, after, last)
         settled = position.settle(mixed)
         if not any(settled):
             continue
@@ -72,6 +75,7 @@ class _Position:
     source: int
     type: str
     after: Callable[[Residual], int]
+    last: bool = False
 
     def settle(self, mixed: Residual) -> Residual:
         """``mixed`` with every ``Sat`` decided that the type alone decides."""
@@ -154,6 +158,9 @@ class _Position:
     def _string(self, conditions: tuple[int, ...], targets: list[int]) -> None:
         construction = self.construction
         counted = construction.scalars.counted(conditions)
+        if counted is not None and not self.last and not construction.takes_sites(counted.sites, _SITES_IN_LINE):
+            self.builder.call(self.source, construction.rule(("counted string", conditions, ()), self.builder.name), targets)
+            return
         if counted is not None:
             opened = self.builder.node()
             self.builder.byte(self.source, 0x22, 0x22, opened)
