@@ -1,7 +1,7 @@
 """Source files: which kind a file is, its bytes, and its artifact.
 
-In: the path of a schema, a pattern, a set of tools or a policy. Out: its kind, or what it compiles to. Afterwards no more than ``SOURCE_LIMIT``
-bytes were read, whatever the path leads to. Commands come here, and the runtime through its seam.
+In: the path of a schema, a pattern, a set of tools or a policy. Out: its kind, or what it compiles to. Afterwards no more than
+``SOURCE_LIMIT`` bytes were read, whatever the path leads to. Commands come here, and the runtime through its seam.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def source_kind(path: str | os.PathLike[str]) -> str:
         if lowered.endswith(ending):
             return kind
     raise SourceError("the name does not tell the kind of source", source=name,
-                      hint="name it .schema.json, .json, .regex, .tools.json or .policy.yaml, or give compile a --kind; compiled files begin as .stc "
-                           "files do")
+                      hint="name it .schema.json, .json, .regex, .tools.json or .policy.yaml, or give compile a --kind; compiled files "
+                           "begin as .stc files do")
 
 
 def read_source(path: str | os.PathLike[str]) -> bytes:

@@ -61,7 +61,8 @@ class Binding:
         plan_tokens: canonical tokens of each state's forced chain (Theorem 20); they stay inside the state's rule, or end exactly at
             its exit.
         cover: uint8 ``[states]`` the fewest bytes that the next sampled token must span (boundary cover); 0 or 1 where any may follow.
-        need_finish: ``[states]``, or empty where the needs were too large to store (then the next two are, too): fewest tokens that finish a valid output from ``(q, empty stack)``; ``UNREACHABLE`` where none does.
+        need_finish: ``[states]``, or empty where the needs were too large to store (then the next two are, too): fewest tokens that finish
+            a valid output from ``(q, empty stack)``; ``UNREACHABLE`` where none does.
         need_kinds: ``[kinds]`` the records (POPPED or EXPOSED) by which a token can leave a rule.
         need_leave: ``[states, kinds]`` fewest tokens from ``q`` up to and including one whose value is that kind; ``UNREACHABLE`` if none.
     """

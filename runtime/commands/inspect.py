@@ -70,8 +70,8 @@ def vocabulary_report(vocabulary: Vocabulary, file: Path) -> dict[str, Any]:
 def artifact_report(artifact: Artifact, data: bytes) -> dict[str, Any]:
     """An artifact, as plain data: the keys of ``summarize``, and what its machine and bindings cost.
 
-    ``need_bytes`` is the length of its shortest output, each vocabulary's ``need`` the fewest tokens of one (None: no tokens spell one, or they are not stored),
-    ``forced_states`` the share of states where one byte may follow only.
+    ``need_bytes`` is the length of its shortest output, each vocabulary's ``need`` the fewest tokens of one (None: no tokens spell one, or
+    they are not stored), ``forced_states`` the share of states where one byte may follow only.
 
     Raises:
         FormatError: a section is damaged.

@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from stcc.runtime.errors import BudgetUnavailable, BudgetTooSmall, ConstraintError
+from stcc.runtime.errors import BudgetTooSmall, BudgetUnavailable, ConstraintError
 from stcc.runtime.server.chat import ChatTemplate, Turns
 from stcc.runtime.server.constraints import Constraint, Family, constraint_of
 from stcc.runtime.server.errors import ApiError

@@ -22,7 +22,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from stcc.compiler.frontends.json_schema import atoms
-from stcc.compiler.frontends.json_schema.formula import TRUE, Formulas
+from stcc.compiler.frontends.json_schema.formula import Formulas
 
 ANY_ORDER_STATES = 4096
 """Most states of one object whose names may come in any order: all sets of 12 names."""

@@ -2,9 +2,9 @@
 
 A state is (residual conditions, position, names barred). ``arrangement.py`` says what may come when: *ordered* names come in order of
 appearance, so that passing one by decides that it is absent and a position says which are passed; of *barred* names the set seen is
-tracked; the others may come at any time, and again, until a member of theirs settles what has to be failed. The rule leaves through exit j at the ``}`` where condition j holds. Names are told
-apart by the key automaton: each declared name is its own class, undeclared ones are classed by the patterns and name conditions that
-look at them.
+tracked; the others may come at any time, and again, until a member of theirs settles what has to be failed. The rule leaves through exit j at
+the ``}`` where condition j holds. Names are told apart by the key automaton: each declared name is its own class, undeclared ones are
+classed by the patterns and name conditions that look at them.
 """
 
 from __future__ import annotations
