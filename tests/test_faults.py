@@ -151,3 +151,13 @@ def test_a_base_with_an_empty_fragment_names_the_document(draft: str, keyword: s
         "$ref": "#/definitions/age", "definitions": {"age": {"type": "integer"}},
     }
     assert accepts(schema, "3") and not accepts(schema, '"3"')
+
+
+def test_keywords_of_later_drafts_ask_for_nothing() -> None:
+    schema = {"properties": {"a": {"const": 1}}, "if": {"required": ["a"]}, "then": {"required": ["b"]}}
+    assert accepts({"$schema": "http://json-schema.org/draft-04/schema#", **schema}, '{"a":2}')
+    assert not accepts({"$schema": "http://json-schema.org/draft-06/schema#", **schema}, '{"a":2}')
+    assert accepts({"$schema": "http://json-schema.org/draft-06/schema#", **schema}, '{"a":1}')
+    assert not accepts({"$schema": "http://json-schema.org/draft-07/schema#", **schema}, '{"a":1}')
+    warnings = compile_json_schema({"$schema": "http://json-schema.org/draft-04/schema#", **schema}).metadata.warnings
+    assert {note["keyword"] for note in warnings} == {"const", "if", "then"}

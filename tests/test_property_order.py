@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_json_schema import NAMES, SCALARS, SCHEMAS, VALUES, accepted, machine_of, spelled
 
-from stcc.compiler import stepping
+from stcc.compiler import Options, compile_json_schema, stepping
 from stcc.compiler.errors import SourceError, UnsatisfiableError
 from stcc.compiler.frontends.json_schema.unordered import MOST_OWED
 
@@ -126,10 +126,32 @@ def test_many_required_names(owed: int) -> None:
     assert not stepping.accepts(machine, spelled(dict.fromkeys(names[1:], 1)))
 
 
-def test_alternatives_that_would_take_too_many_states_keep_the_declared_order() -> None:
-    names = [f"n{number}" for number in range(24)]
-    pairs = [{"required": [first, second]} for first, second in zip(names, names[1:], strict=False)]
-    schema = {"properties": {name: {} for name in names}, "anyOf": pairs}
-    machine = machine_of(schema, property_order="relaxed")
-    assert stepping.accepts(machine, b'{"n3":0,"n4":0}') and not stepping.accepts(machine, b'{"n3":0,"n5":0}')
-    assert not stepping.accepts(machine, b'{"n4":0,"n3":0}')
+def test_alternatives_that_would_take_too_many_states_are_free_where_it_is_known_which_holds() -> None:
+    """In order of appearance until few alternatives are left, in any order from then on."""
+    names = [f"n{number:02}" for number in range(48)]
+    branches = [
+        {"properties": {"kind": {"const": kind}, **{name: {"const": kind} for name in names[kind:kind + 6]}},
+         "required": ["kind"], "additionalProperties": False}
+        for kind in range(36)
+    ]
+    machine = machine_of({"type": "object", "oneOf": branches}, property_order="relaxed")
+    for kind in (0, 17, 35):
+        own = names[kind:kind + 6]
+        assert stepping.accepts(machine, spelled({"kind": kind, **dict.fromkeys(own, kind)}))
+        assert stepping.accepts(machine, spelled({"kind": kind, **dict.fromkeys(reversed(own), kind)}))
+        assert not stepping.accepts(machine, spelled({"kind": kind, **dict.fromkeys(own, kind + 1)}))
+        assert not stepping.accepts(machine, spelled(dict.fromkeys(own, kind)))
+    many = [{"properties": {name: {"const": place}}, "required": [name]} for place, name in enumerate(names)]
+    machine = machine_of({"properties": dict.fromkeys(names, {}), "anyOf": many, "required": names[::4]}, property_order="relaxed")
+    whole = {name: place for place, name in enumerate(names)}
+    assert stepping.accepts(machine, spelled(whole)) and not stepping.accepts(machine, spelled(dict(reversed(whole.items()))))
+
+
+def test_what_does_not_fit_in_relaxed_order_compiles_in_declared_order() -> None:
+    names = [f"n{number:02}" for number in range(12)]
+    branches = [{"properties": {name: {"maxLength": number}}, "required": [name]} for number, name in enumerate(names)]
+    schema = {"type": "object", "properties": {name: {"type": "string"} for name in names}, "oneOf": branches}
+    small = compile_json_schema(schema, options=Options(property_order="relaxed", max_states=3_000))
+    assert small.metadata.warnings[0]["keyword"] == "properties" and "declared order" in small.metadata.warnings[0]["message"]
+    assert dict(small.metadata.options)["property_order"] == "declared"
+    assert not compile_json_schema(schema, options=Options(property_order="declared", max_states=3_000)).metadata.warnings

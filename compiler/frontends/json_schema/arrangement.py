@@ -22,6 +22,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from stcc.compiler.frontends.json_schema import atoms
+from stcc.compiler.frontends.json_schema.construction import TooManyStatesError
 from stcc.compiler.frontends.json_schema.formula import Formulas
 
 ANY_ORDER_STATES = 4096
@@ -33,6 +34,11 @@ MOST_CERTAIN = 8
 RELAXED_PLACES, RELAXED_NODES, RELAXED_EXPANSIONS = 3000, 40_000, 10_000
 """Most states of one object times its names, nodes of its rule, and expansions of formulas, in relaxed order; past them the object is
 arranged as ``declared``."""
+FREE_STATES, SETTLED_STATES = (32, 1), 256
+"""States of one object that may be free in partly relaxed order: where alternatives are left (the numbers are tried in turn), and where
+none are."""
+MOST_UNDECIDED = 4
+"""Most subschemas that an object or array behind a free state may be asked to tell apart."""
 RELAXED_ALLOWANCE = 200_000
 """Nodes that all attempts at relaxed order may make in one grammar; from then on an object may have ``FRUGAL_NODES``."""
 FRUGAL_NODES = 2000
@@ -62,15 +68,21 @@ class Arrangement:
 
 
 def arrangement(formulas: Formulas, conditions: tuple[int, ...], order: tuple[str, ...], kind: str) -> Arrangement:
-    """See the module's text. ``kind``: ``declared``, ``any`` or ``relaxed``."""
+    """See the module's text. ``kind``: ``declared``, ``any``, ``relaxed``, or ``partly`` (relaxed, then declared: ``objects.py``).
+
+    Raises TooManyStatesError where states would evidently be too many, or where ``partly`` would have to count members.
+    """
     everything = range(len(order))
-    if kind == "declared":
+    certain = len(_certain(formulas, conditions))
+    if kind == "partly" and (certain > MOST_CERTAIN or _counts(formulas, conditions)):
+        raise TooManyStatesError
+    if kind in ("declared", "partly"):
         return _arranged(len(order), everything, frozenset(), undeclared_last=True)
     if kind == "any":
         return _arranged(len(order), (), frozenset(everything))
     counted = _counts(formulas, conditions)
-    if (counted and len(order) > MOST_COUNTED_NAMES) or len(_certain(formulas, conditions)) > MOST_CERTAIN:
-        return arrangement(formulas, conditions, order, "declared")
+    if (counted and len(order) > MOST_COUNTED_NAMES) or certain > MOST_CERTAIN:
+        raise TooManyStatesError
     return _arranged(len(order), (), frozenset(everything) if counted else frozenset())
 
 

@@ -20,6 +20,7 @@ import referencing.exceptions
 import referencing.jsonschema
 
 from stcc.compiler.errors import BudgetError, SourceError, UnsupportedError
+from stcc.compiler.frontends.json_schema.drafts import of_draft
 from stcc.compiler.options import Options
 
 _REFERENCE_KEYWORDS = frozenset(
@@ -47,12 +48,15 @@ _UNNAMED = "urn:stcc:schema"
 
 @dataclass(frozen=True)
 class Schema:
-    """One subschema: its contents, where it stands, the draft it follows, and what resolves its references."""
+    """One subschema: its contents, where it stands, the draft it follows, what resolves its references, and its keywords that are not of
+    that draft, which ``contents`` lacks.
+    """
 
     contents: Any
     pointer: str
     draft: int
     resolver: Any
+    later: tuple[str, ...] = ()
 
 
 def parse_schema(source: Any, max_depth: int = 128) -> Any:
@@ -256,7 +260,8 @@ class Document:
                     hint="raise max_depth (--max-depth), or flatten it with $defs and $ref",
                 )
             number = self._numbers[key] = len(self.schemas)
-            self.schemas.append(Schema(contents, pointer, draft, resolver))
+            spoken, later = of_draft(contents, draft)
+            self.schemas.append(Schema(spoken, pointer, draft, resolver, later))
         return number
 
     def _scope(self, content: int, contents: Any, resolver: Any) -> tuple[str, ...]:

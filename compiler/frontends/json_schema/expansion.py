@@ -137,6 +137,8 @@ class Expander(ValueKeywords, ContainerKeywords):
             return [self._ref(schema, "$ref", type_)]
         if "type" in contents and self._type(schema, "type", type_) == FALSE:
             return [FALSE]
+        for keyword in schema.later:
+            self.note(schema, keyword, f"not a keyword of draft {schema.draft}, which $schema names: taken as an annotation")
         parts: list[int] = []
         asked: set[Callable[[Schema, Any, str], int]] = set()
         joint = {self._members, self._items}  # one handler reads all keywords of its kind, so it is asked once

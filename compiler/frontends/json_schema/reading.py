@@ -29,10 +29,11 @@ class Keywords:
 
     def sat(self, number: int) -> int:
         """The formula "the value satisfies schema ``number``"."""
-        contents = self.document.schemas[number].contents
+        schema = self.document.schemas[number]
+        contents = schema.contents
         if isinstance(contents, bool):
             return TRUE if contents else FALSE
-        return TRUE if not contents else self.formulas.atom(atoms.Sat(number))
+        return TRUE if not contents and not schema.later else self.formulas.atom(atoms.Sat(number))
 
     def note(self, schema: Schema, keyword: str, message: str) -> None:
         """Record a warning, once per keyword and message."""
