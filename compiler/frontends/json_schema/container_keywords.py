@@ -115,7 +115,7 @@ class ContainerKeywords(Keywords):
         if constants is None or _subsets(len(constants), most) > UNIQUE_SETS:
             return self.formulas.atom(atoms.Distinct())
         candidates = tuple(
-            self.sat(self.document.child(schema, {"const": constant}, keyword, index)) for index, constant in enumerate(constants)
+            self.sat(self.document.child(schema, {"enum": [constant]}, keyword, index)) for index, constant in enumerate(constants)
         )
         return self.formulas.atom(atoms.Unique(candidates, frozenset()))
 

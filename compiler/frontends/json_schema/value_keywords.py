@@ -56,7 +56,7 @@ class ValueKeywords(Keywords):
             return formulas.atom(atoms.NumberEquals(Decimal(value)))
 
         def constant(item: Any, token: str | int) -> int:
-            return self.sat(self.document.child(schema, {"const": item}, *path, token))
+            return self.sat(self.document.child(schema, {"enum": [item]}, *path, token))
 
         if isinstance(value, list):
             parts = tuple(constant(item, index) for index, item in enumerate(value))
