@@ -47,6 +47,7 @@ Int32 = npt.NDArray[np.int32]
 Bool = npt.NDArray[np.bool_]
 MAX_CELLS = 1 << 27  # value x kind cells of the fixpoint: 512 MiB
 _DOMINANCE_WORK = 1 << 26  # comparisons spent on leaving out kinds
+_FEW_KINDS = 64  # kinds up to which frames are improved whatever their sites
 _GATHERED_CELLS = 1 << 18  # cells of cost rows gathered at once: 1 MiB; on 435 kinds all at once would be most of a gigabyte
 _NONE: Int32 = np.zeros(0, np.int32)
 _PRODUCT_CELLS = 1 << 16  # sums of a product formed at once: 256 KiB, so that they stay in the cache
@@ -189,12 +190,14 @@ class _System:
 
     def _improve_frames(self, costs: Int32, changed: npt.NDArray[np.intp], deadline: Deadline | None) -> npt.NDArray[np.intp]:
         """Likewise for the frames around a changed value, or whose site a kind leaves to land at one."""
-        if not len(self._frame):
+        if not len(self._frame) or not len(self.kinds):
             return changed[:0]
         dirty = np.zeros(self.dead + 1, np.bool_)
         dirty[changed] = True
         reopened: Bool = np.asarray(dirty[self.landing].any(axis=0))
         stale = np.flatnonzero(dirty[self._inner] | reopened[self._outer])
+        if len(self.kinds) <= _FEW_KINDS:
+            return self._improve_all(costs, stale)
         stale = stale[np.argsort(self._outer[stale], kind="stable")]
         sites, starts = np.unique(self._outer[stale], return_index=True)
         improved = [changed[:0]]
@@ -204,6 +207,18 @@ class _System:
             frames = stale[low:high]
             offered = _around(costs[self._inner[frames], :-1], costs, self.landing[:, site])
             improved.append(self._lower(costs, self._frame[frames], offered))
+        return np.concatenate(improved)
+
+    def _improve_all(self, costs: Int32, stale: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+        """The frames ``stale`` at once, whatever their sites: with few kinds a site is a handful of sums."""
+        kinds = len(self.kinds)
+        piece = max(1, _GATHERED_CELLS // (kinds * (kinds + 1)))
+        improved = [stale[:0]]
+        for low in range(0, len(stale), piece):
+            frames = stale[low: low + piece]
+            sums = costs[self.landing[:, self._outer[frames]].T]
+            sums += costs[self._inner[frames], :-1, None]
+            improved.append(self._lower(costs, self._frame[frames], np.minimum(sums.min(axis=1), UNREACHABLE)))
         return np.concatenate(improved)
 
     @staticmethod
@@ -227,16 +242,14 @@ def _around(leave: Int32, costs: Int32, landing: Int32) -> Int32:
     """
     result = np.full((len(leave), costs.shape[1]), UNREACHABLE, np.int32)
     used = np.flatnonzero((leave < UNREACHABLE).any(axis=0))
-    least, reached = _gathered(leave[:, used], landing[used])
-    landed = costs[reached]
-    lands = np.flatnonzero((landed < UNREACHABLE).any(axis=1))
-    least, landed = least[:, lands], landed[lands]
+    least, landed = leave[:, used], costs[landing[used]]
     columns = np.flatnonzero((landed < UNREACHABLE).any(axis=0))  # few: those of the rule that the call stands in
     if not len(columns):
         return result
     landed = landed[:, columns]
     if least.size * len(columns) > _PRODUCT_CELLS:
-        least, landed = _merged(least, landed)
+        least, reached = _gathered(least, landing[used])
+        least, landed = _merged(least, costs[reached][:, columns])
     block = max(1, _PRODUCT_CELLS // landed.size)
     for low in range(0, len(leave), block):
         sums = least[low: low + block, :, None] + landed

@@ -30,7 +30,7 @@ MOST_COUNTED = 32
 """Most copies, one for each set of owed names, that values counted on the stack may take behind the member rule."""
 MOST_NODES = 8000
 """Most nodes of an object's rule, which such values may take."""
-MOST_BARRED = 3
+MOST_BARRED = 0
 """In an object of up to so many declared names none comes twice: each set of them seen takes a member rule of its own."""
 _Exit = tuple[str | None, int]
 """How the member rule leaves: the name if it is one that states tell apart, the formula of the value that is still to be read or TRUE."""
