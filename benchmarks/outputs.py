@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import decimal
 import gzip
 import itertools
 import json
@@ -68,7 +69,8 @@ def cause(schema: Any, text: str) -> str:
 
     exact = json.loads(text, parse_float=Decimal, object_pairs_hook=members)
     try:
-        errors = list(jsonschema.validators.validator_for(schema)(schema).iter_errors(exact))
+        with decimal.localcontext(prec=max(28, len(text))):  # multipleOf divides
+            errors = list(jsonschema.validators.validator_for(schema)(schema).iter_errors(exact))
     except Exception as error:  # what that validator does not understand
         return f"INVALID: {type(error).__name__}: {str(error)[:80]}"
     if not errors:

@@ -40,7 +40,7 @@ ROW_BYTES = 64 << 20
 MOST_KEYS = 1 << 18
 WARM_STATES = 1 << 12
 """States whose row on the empty stack is made beforehand."""
-WARM_VERDICTS = 64
+WARM_VERDICTS = 8
 """Kinds of stacks, by what they allow, whose rows are made beforehand."""
 WARM_SITES = 32
 """Call sites from which those stacks are built."""
