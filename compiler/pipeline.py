@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from stcc.compiler.binding.bind import bind
 from stcc.compiler.dfa import Dfa
-from stcc.compiler.errors import BudgetError, CompileError, SourceError
+from stcc.compiler.errors import BudgetError, CompileError, SourceError, UnsupportedError
 from stcc.compiler.frontends.json_schema import Notes, schema_grammar
 from stcc.compiler.frontends.json_schema.document import parse_schema
 from stcc.compiler.frontends.outlines import outlines_pattern
@@ -76,8 +76,8 @@ def compile_json_schema(
     run = _Run("json_schema", source, options, trace)
     try:
         return _from_schema(schema, run, vocabularies)
-    except BudgetError as error:
-        if options.order != "relaxed" or run.deadline.passed:
+    except (BudgetError, UnsupportedError) as error:
+        if options.order != "relaxed" or run.deadline.passed or not _depends_on_order(error):
             raise
         declared = _Run("json_schema", source, replace(options, property_order="declared"), run.trace, run.deadline)
         return _from_schema(schema, declared, vocabularies, _kept_order(error))
@@ -92,7 +92,12 @@ def _from_schema(schema: Any, run: _Run, vocabularies: Iterable[Vocabulary], *wa
     return run.artifact(build, _schema_text(schema), vocabularies)
 
 
-def _kept_order(error: BudgetError) -> dict[str, str]:
+def _depends_on_order(error: CompileError) -> bool:
+    """Whether another order of members may do: what is known when a value is read decides its size, and whether its items must differ."""
+    return isinstance(error, BudgetError) or error.keyword == "uniqueItems"
+
+
+def _kept_order(error: CompileError) -> dict[str, str]:
     """The warning that ``error`` made the compiler keep the declared order."""
     message = f"members come in the declared order: in relaxed order, {error.message}"
     return {"pointer": error.pointer or "#", "keyword": "properties", "message": message}
