@@ -67,7 +67,10 @@ def cause(schema: Any, text: str) -> str:
         repeated.extend(name for name, times in names.items() if times > 1)
         return dict(pairs)
 
-    exact = json.loads(text, parse_float=Decimal, object_pairs_hook=members)
+    try:
+        exact = json.loads(text, parse_float=Decimal, object_pairs_hook=members)
+    except decimal.InvalidOperation:
+        return "an exponent that decimals do not reach, 0 or infinity to the validator"
     try:
         with decimal.localcontext(prec=max(28, len(text))):  # multipleOf divides
             errors = list(jsonschema.validators.validator_for(schema)(schema).iter_errors(exact))

@@ -33,7 +33,10 @@ DATE = SAMPLES / "iso_date.regex"
 REPORT = {"kind", "states", "classes", "actions", "bytes", "warnings", "unenforced", "vocabularies"}
 BYTES = Vocabulary.from_tokens([bytes([code]) for code in range(256)] + [b"", b'":"', b"19", b"-0"], [256], name="bytes")
 ADA = '{"name":"Ada","age":36,"email":"ada@example.com","status":"approved","tags":[]}'
-SOURCE = "import sys; from stcc.runtime.cli import main; sys.argv[0] = 'stcc'; main()"
+SOURCE = (  # a shell's background jobs have interrupts ignored, and so have their children
+    "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); from stcc.runtime.cli import main; "
+    "sys.argv[0] = 'stcc'; main()"
+)
 
 
 def run(*arguments: object, **options: Any) -> Result:

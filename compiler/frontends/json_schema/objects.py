@@ -201,10 +201,10 @@ class _ObjectRule:
             raise TooManyStatesError
         if len(self.after) > ANY_ORDER_STATES:
             raise BudgetError(
-                f"this object's {len(self.order)} properties need more than {ANY_ORDER_STATES:,} sets of names seen",
+                f"this object's {len(self.order)} properties need more than {ANY_ORDER_STATES:,} states, sets of names seen or owed",
                 pointer=self.builder.name,
                 keyword="properties",
-                hint="compile it with property_order='declared'",
+                hint="compile it with property_order='declared'" if self.kind == "any" else "simplify its alternatives, or split it",
             )
 
     def member(self, state: _State, number: int) -> int:

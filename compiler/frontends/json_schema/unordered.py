@@ -4,10 +4,10 @@ A condition is *plain* if it is a conjunction in which a member of any name leav
 an obligation on its own value: properties, patterns, additional properties and names, in whatever combination, without alternatives that
 span members. Then what a member's value must satisfy does not depend on the members before it, so one *member rule* reads any member and
 leaves through an exit that says which owed name it was, or none. The states around it are the sets of names still owed (and the number of
-members still allowed): ``2 ** owed`` call sites instead of as many key automata. Of an object of up to ``MOST_BARRED`` declared names the
-states also know which were there, and those do not come again (the trimmer makes a member rule without them). A rule can't end right
-behind a call inside a value (no pop follows a pop without a byte between), so behind the name of a value that is counted on the stack
-the member rule leaves, and its caller reads the value.
+members still allowed): ``2 ** owed`` call sites instead of as many key automata. Names may repeat: to know which were there would
+take a member rule for each set of them, and half again the time of compiling a typical schema. A rule can't end right behind a call
+inside a value (no pop follows a pop without a byte between), so behind the name of an array that is counted on the stack the member rule leaves, and
+its caller reads the value.
 """
 
 from __future__ import annotations
@@ -30,12 +30,8 @@ MOST_COUNTED = 32
 """Most copies, one for each set of owed names, that values counted on the stack may take behind the member rule."""
 MOST_NODES = 8000
 """Most nodes of an object's rule, which such values may take."""
-MOST_BARRED = 0
-"""In an object of up to so many declared names none comes twice: each set of them seen takes a member rule of its own."""
 _Exit = tuple[str | None, int]
-"""How the member rule leaves: the name if it is one that states tell apart, the formula of the value that is still to be read or TRUE."""
-_State = tuple[int, frozenset[str]]
-"""What is owed still, and which barred names were there."""
+"""How the member rule leaves: the name if it is one that may be owed, the formula of the value that is still to be read or TRUE."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +45,6 @@ class PlainObject:
             admitted.
         ends: for each of them the exit of the member rule, a number into ``exits``.
         exits: the different ways to leave the member rule.
-        barred: names that may not come twice.
     """
 
     members: MemberClasses
@@ -57,7 +52,6 @@ class PlainObject:
     values: tuple[int, ...]
     ends: tuple[int, ...]
     exits: tuple[_Exit, ...]
-    barred: frozenset[str]
 
     def rule(self, key: RuleKey, name: str) -> Rule:
         """The object's rule, which calls the member rule of the same ``key``."""
@@ -74,8 +68,6 @@ def plain_object(members: MemberClasses) -> PlainObject | None:
     owing = [part for part in parts if _about_names(members, part)]
     if len(owed) > MOST_OWED:
         return None
-    barred = frozenset(members.order) if len(members.order) <= MOST_BARRED else frozenset()
-    told = barred | owed
     rest = frozenset(parts) - {*owing}
     if members.construction.decided((formulas.conjunction(rest),), members.final) != 0:
         return None
@@ -87,12 +79,12 @@ def plain_object(members: MemberClasses) -> PlainObject | None:
         if value is None:
             return None
         values.append(value)
-        exit_ = name_class[0] if name_class[0] in told else None, value if counted_on_the_stack(members.construction, value) else TRUE
+        exit_ = name_class[0] if name_class[0] in owed else None, value if counted_on_the_stack(members.construction, value) else TRUE
         ends.append(exits.setdefault(exit_, len(exits)))
     counted = sum(value != TRUE for _, value in exits)
-    if counted << len(told) > MOST_COUNTED:
+    if counted << len(owed) > MOST_COUNTED:
         return None
-    return PlainObject(members, formulas.conjunction(owing), tuple(values), tuple(ends), tuple(exits), barred)
+    return PlainObject(members, formulas.conjunction(owing), tuple(values), tuple(ends), tuple(exits))
 
 
 def _about_names(members: MemberClasses, part: int) -> bool:
@@ -122,53 +114,51 @@ class _PlainRule:
         self.plain, self.members = plain, plain.members
         self.construction, self.builder = plain.members.construction, RuleBuilder(name)
         self.member = self.construction.rule(("member", key[1], key[2]), name) if any(plain.values) else -1
-        self.after: dict[_State, int] = {}
-        self.behind_names: dict[tuple[_State, int], int] = {}
-        self.queue: list[_State] = []
+        self.after: dict[int, int] = {}
+        self.behind_names: dict[tuple[int, int], int] = {}
+        self.queue: list[int] = []
         self.end = self.builder.node()
         self.builder.exit(self.end, 0)
 
     def build(self) -> Rule:
         opened = self.builder.node()
         self.builder.byte(0, 0x7B, 0x7B, opened)
-        self.state(self.construction.gap(self.builder, opened), None, (self.plain.owing, frozenset()))
+        self.state(self.construction.gap(self.builder, opened), None, self.plain.owing)
         while self.queue:
-            state = self.queue.pop()
-            self.state(self.construction.gap(self.builder, self.after[state]), self.after[state], state)
+            owing = self.queue.pop()
+            self.state(self.construction.gap(self.builder, self.after[owing]), self.after[owing], owing)
         return self.builder.build()
 
-    def state(self, node: int, after: int | None, state: _State) -> None:
-        if self.construction.decided((state[0],), self.members.final) == 0:
+    def state(self, node: int, after: int | None, owing: int) -> None:
+        if self.construction.decided((owing,), self.members.final) == 0:
             self.builder.byte(node, 0x7D, 0x7D, self.end)
-        returns = [self.landing(state, *exit_) for exit_ in self.plain.exits]
+        returns = [self.landing(owing, *exit_) for exit_ in self.plain.exits]
         if self.member >= 0 and any(target >= 0 for target in returns):
             behind = node if after is None else self.construction.separator(self.builder, after, b",")
             self.builder.call(behind, self.member, returns)
 
-    def landing(self, state: _State, key: str | None, value: int) -> int:
+    def landing(self, owing: int, key: str | None, value: int) -> int:
         """The node behind the member rule, where ``value`` is read if there is one; -1 if such a member may not come."""
-        owing, seen = state
         (left,) = self.members.derived((owing,), (key, frozenset(), frozenset()))
-        if left == FALSE or key in seen:
+        if left == FALSE:
             return -1
-        onward = left, seen | ({key} & self.plain.barred if key is not None else frozenset())
         if value == TRUE:
-            return self.after_member(onward)
-        node = self.behind_names.get((onward, value))
+            return self.after_member(left)
+        node = self.behind_names.get((left, value))
         if node is None:
             if self.builder.nodes > MOST_NODES:
                 raise TooManyStatesError
-            node = self.behind_names[(onward, value)] = self.builder.node()
+            node = self.behind_names[(left, value)] = self.builder.node()
             start = self.construction.gap(self.builder, node)
-            read_value(self.construction, self.builder, start, (value,), lambda residual: self.after_member(onward))
+            read_value(self.construction, self.builder, start, (value,), lambda residual: self.after_member(left))
         return node
 
-    def after_member(self, state: _State) -> int:
-        node = self.after.get(state)
+    def after_member(self, owing: int) -> int:
+        node = self.after.get(owing)
         if node is None:
             self.construction.count_state(self.builder)
-            node = self.after[state] = self.builder.node()
-            self.queue.append(state)
+            node = self.after[owing] = self.builder.node()
+            self.queue.append(owing)
         return node
 
 
