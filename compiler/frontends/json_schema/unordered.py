@@ -6,8 +6,8 @@ span members. Then what a member's value must satisfy does not depend on the mem
 leaves through an exit that says which owed name it was, or none. The states around it are the sets of names still owed (and the number of
 members still allowed): ``2 ** owed`` call sites instead of as many key automata. Names may repeat: to know which were there would
 take a member rule for each set of them, and half again the time of compiling a typical schema. A rule can't end right behind a call
-inside a value (no pop follows a pop without a byte between), so behind the name of an array that is counted on the stack the member rule leaves, and
-its caller reads the value.
+inside a value (no pop follows a pop without a byte between), so behind the name of an array that is counted on the stack the member rule
+leaves, and its caller reads the value.
 """
 
 from __future__ import annotations
