@@ -28,7 +28,7 @@ import jsonschema
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from schema_pairs import SchemaPair, instance, pairs
+from schema_pairs import SchemaPair, instance, pairs, shortest
 
 from stcc.compiler import CompileError, Options, compile_json_schema, compile_regex
 from stcc.compiler.comparison.comparison import Comparison, compare_machines
@@ -111,18 +111,6 @@ def pattern(chance: random.Random, depth: int) -> str:
     if kind == "r":
         return f"(?:{first}){chance.choice(REPEATS)}"
     return f"(?:{first}{'|' if kind == 'o' else ''}{pattern(chance, depth - 1)})"
-
-
-def shortest(fsm: Any) -> int | None:
-    """Length of a shortest word of an interegular automaton; None if it has none."""
-    seen, layer, length = {fsm.initial}, [fsm.initial], 0
-    while layer:
-        if any(state in fsm.finals for state in layer):
-            return length
-        layer = list(dict.fromkeys(to for state in layer for to in fsm.map.get(state, {}).values() if to not in seen))
-        seen.update(layer)
-        length += 1
-    return None
 
 
 def patterns(count: int, tally: Tally) -> float:

@@ -227,3 +227,15 @@ VALUES = {
     "boolean": lambda schema, root, chance, depth: chance.random() < 0.5,
     "null": lambda schema, root, chance, depth: None,
 }
+
+
+def shortest(fsm: Any) -> int | None:
+    """Length of a shortest word of an interegular automaton, by breadth-first search over its map."""
+    seen, layer, length = {fsm.initial}, [fsm.initial], 0
+    while layer:
+        if any(state in fsm.finals for state in layer):
+            return length
+        layer = list(dict.fromkeys(to for state in layer for to in fsm.map.get(state, {}).values() if to not in seen))
+        seen.update(layer)
+        length += 1
+    return None

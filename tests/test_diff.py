@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from schema_pairs import SchemaPair, instance, pairs
+from schema_pairs import SchemaPair, instance, pairs, shortest
 
 from stcc.compiler import Options, compile_json_schema, compile_regex
 from stcc.compiler.comparison.comparison import Comparison, compare_machines
@@ -62,18 +62,6 @@ def patterns(draw: st.DrawFn, depth: int = 3) -> str:
     if kind == "repeat":
         return f"(?:{first}){draw(st.sampled_from(['*', '?', '+', '{2}', '{1,3}']))}"
     return f"(?:{first}{'|' if kind == 'or' else ''}{draw(patterns(depth - 1))})"
-
-
-def shortest(fsm: Any) -> int | None:
-    """Length of a shortest word of an interegular automaton, by breadth-first search over its map."""
-    seen, layer, length = {fsm.initial}, [fsm.initial], 0
-    while layer:
-        if any(state in fsm.finals for state in layer):
-            return length
-        layer = list(dict.fromkeys(to for state in layer for to in fsm.map.get(state, {}).values() if to not in seen))
-        seen.update(layer)
-        length += 1
-    return None
 
 
 @settings(max_examples=60, deadline=None)

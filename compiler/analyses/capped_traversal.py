@@ -11,23 +11,15 @@ Cost: at most (B + 1)(d + 1) steps a pass, d the largest out-degree; a stack of 
 
 from __future__ import annotations
 
-from stcc.compiler.analyses.walk_budgets import PairBudget, RootBudget, Verdict, over_budget
+from stcc.compiler.analyses.walk_budgets import PairBudget, RootBudget, Verdict, over_budget, within_budget
 
 
 def decide_root_budget(instance: RootBudget) -> Verdict:
     """Decide root budgets: N(r, v) <= budget(v) for every v, and N(r, f) >= 1 for some target (Theorem 17)."""
-    cap, bound = instance.total, step_bound(instance)
-    counts, steps = _traverse(instance, cap)
-    if counts is None:
-        return Verdict(False, f"there are more than {cap} walks, the total budget", None, steps, bound)
-    vertex = over_budget(counts, instance.budgets)
-    if vertex is not None:
-        reason = f"{counts[vertex]} walks to {vertex} exceed its budget of {instance.budgets[vertex]}"
-    elif not any(counts[target] for target in instance.targets):
-        reason = "no target is reached"
-    else:
-        reason = ""
-    return Verdict(not reason, reason, tuple(counts), steps, bound)
+    bound = step_bound(instance)
+    counts, steps = _traverse(instance, instance.total)
+    reason = within_budget(instance, counts)
+    return Verdict(not reason, reason, None if counts is None else tuple(counts), steps, bound)
 
 
 def decide_pair_budget(instance: PairBudget) -> Verdict:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stcc.compiler.analyses.walk_budgets import RootBudget, Verdict, over_budget
+from stcc.compiler.analyses.walk_budgets import RootBudget, Verdict, within_budget
 
 
 @dataclass(frozen=True)
@@ -56,15 +56,7 @@ def _is_prime(number: int) -> bool:
 
 
 def _compared(instance: RootBudget, counts: list[int], whole: bool, steps: int, bound: int) -> Verdict:
-    vertex = over_budget(counts, instance.budgets)
-    if not whole:
-        reason = f"there are more than {instance.total} walks, the total budget"
-    elif vertex is not None:
-        reason = f"{counts[vertex]} walks to {vertex} exceed its budget of {instance.budgets[vertex]}"
-    elif not any(counts[target] for target in instance.targets):
-        reason = "no target is reached"
-    else:
-        reason = ""
+    reason = within_budget(instance, counts if whole else None)
     return Verdict(not reason, reason, tuple(counts) if whole else None, steps, bound)
 
 

@@ -91,3 +91,13 @@ class Verdict:
 def over_budget(counts: Sequence[int], budgets: Sequence[int]) -> int | None:
     """The first vertex whose count exceeds its budget."""
     return next((vertex for vertex, (count, budget) in enumerate(zip(counts, budgets, strict=True)) if count > budget), None)
+
+
+def within_budget(instance: RootBudget, counts: Sequence[int] | None) -> str:
+    """Why the walks counted to each vertex break a root budget, empty if they keep it; None: there are more than the total budget."""
+    if counts is None:
+        return f"there are more than {instance.total} walks, the total budget"
+    vertex = over_budget(counts, instance.budgets)
+    if vertex is not None:
+        return f"{counts[vertex]} walks to {vertex} exceed its budget of {instance.budgets[vertex]}"
+    return "" if any(counts[target] for target in instance.targets) else "no target is reached"

@@ -134,11 +134,11 @@ def _transposed(algebra: Algebra, owned: list[int]) -> tuple[Int32, Int32, Int32
         entries = np.concatenate(parts)
         actions = np.repeat(np.arange(len(parts), dtype=np.int32), [len(part) for part in parts])
         order = np.argsort(entries[:, 0], kind="stable")
-        return _offsets_by(np.bincount(entries[:, 0], minlength=algebra.machine.states)), actions[order], entries[order, 1]
+        return _offsets(np.bincount(entries[:, 0], minlength=algebra.machine.states)), actions[order], entries[order, 1]
     counts = np.zeros(algebra.machine.states, np.int64)
     for part in parts:  # a state once each
         counts[part[:, 0]] += 1
-    offsets = _offsets_by(counts)
+    offsets = _offsets(counts)
     row_actions, row_values, free = np.empty(total, np.int32), np.empty(total, np.int32), offsets[:-1].copy()
     for action, part in enumerate(parts):  # long parts: each goes to the next free places of its states, linear in all
         places = free[part[:, 0]]
@@ -146,10 +146,6 @@ def _transposed(algebra: Algebra, owned: list[int]) -> tuple[Int32, Int32, Int32
         row_values[places] = part[:, 1]
         free[part[:, 0]] = places + 1
     return offsets, row_actions, row_values
-
-
-def _offsets_by(counts: npt.NDArray[np.int64]) -> Int32:
-    return np.concatenate((np.zeros(1, np.int32), np.cumsum(counts, dtype=np.int32)))
 
 
 def _with_records(algebra: Algebra, actions: int, run_starts: Int32, run_action: Int32, rows: RowPatterns) -> TokenActions:
@@ -239,5 +235,5 @@ def _first_uses(values: Int32) -> list[int]:
     return uses
 
 
-def _offsets(sizes: list[int]) -> Int32:
+def _offsets(sizes: list[int] | npt.NDArray[np.int64]) -> Int32:
     return np.concatenate((np.zeros(1, np.int32), np.cumsum(np.array(sizes, np.int32), dtype=np.int32)))

@@ -58,7 +58,6 @@ class Functions:
                                   hint="lower the largest maxLength, maxItems or repetition count")
         return found
 
-
     def keep(self, functions: set[int]) -> None:
         """Let go of the rows of all other functions, and of the keys."""
         self.ids.clear()
