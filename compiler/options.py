@@ -44,7 +44,7 @@ class Options:
     unenforced: str = "error"
     dialect: str = ""
     max_states: int = 200_000
-    time_limit: float = 120.0
+    time_limit: float = 25.0
     max_depth: int = 128
     schemas: Mapping[str, Any] = field(default_factory=dict)
 
