@@ -5,6 +5,8 @@
     proposal.py stateful.py                     the residual, its Doob transform, Stateful CARS
     root_prefix.py                              root-prefix CARS and visited grounding
     local_masking.py particles.py               rejection, masks, Metropolis; particle filter, adaptive weighted rejection
+    transcript.py model_policy.py               a language model as the policy: whole labels scored, in batches, into one table
+    score_table.py                              that table as a file, replayed without the model
     samplers.py accounting.py                   the interface of all of them, and what they cost
     enumeration.py sqlite_validator.py          exact laws to hold samplers against; a real database as validator
 
@@ -22,14 +24,17 @@ from stcc.runtime.exact.accounting import Accounting
 from stcc.runtime.exact.environment import Environment
 from stcc.runtime.exact.histories import HistoryWalk, MarkovWalk
 from stcc.runtime.exact.local_masking import IndependenceMetropolis, LocalMasking, TerminalRejection
+from stcc.runtime.exact.model_policy import ModelPolicy, live_histories
 from stcc.runtime.exact.particles import AdaptiveWeightedRejection, ParticleFilter
 from stcc.runtime.exact.policies import SyntheticPolicy, TablePolicy
 from stcc.runtime.exact.root_prefix import RootPrefixCars, VisitedGrounding
 from stcc.runtime.exact.samplers import Sample, Sampler
+from stcc.runtime.exact.score_table import load_scores, save_scores
 from stcc.runtime.exact.stateful import StatefulCars, compiled_bank
+from stcc.runtime.exact.transcript import Transcript
 
 __all__ = [
     "Abstraction", "Accounting", "AdaptiveWeightedRejection", "Environment", "HistoryAbstraction", "HistoryWalk", "IndependenceMetropolis",
-    "LocalMasking", "MarkovWalk", "ParticleFilter", "RootPrefixCars", "Sample", "Sampler", "StatefulCars", "SyntheticPolicy", "TablePolicy",
-    "TerminalRejection", "VisitedGrounding", "compiled_bank",
+    "LocalMasking", "MarkovWalk", "ModelPolicy", "ParticleFilter", "RootPrefixCars", "Sample", "Sampler", "StatefulCars", "SyntheticPolicy",
+    "TablePolicy", "TerminalRejection", "Transcript", "VisitedGrounding", "compiled_bank", "live_histories", "load_scores", "save_scores",
 ]

@@ -73,15 +73,33 @@ class CountingPolicy:
         return self.probabilities((len(history), history[-1][0] if history else self.initial[1]))
 
 
-class TablePolicy:
-    """A policy replayed from stored vectors; PolicyError for a history that is not stored."""
+class UnscoredHistoryError(PolicyError):
+    """A history that a replayed table does not hold.
 
-    def __init__(self, vectors: Mapping[History, Vector]) -> None:
-        self.vectors = vectors
+    Attributes:
+        history: it.
+    """
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+        super().__init__(f"no vector is stored for a history of {len(history)} steps", "score it first, with the model")
+
+
+class TablePolicy:
+    """A policy replayed from stored vectors; UnscoredHistoryError for a history that is not stored.
+
+    Attributes:
+        vectors: full history -> float64 ``[actions]``.
+        about: what made them.
+        digest: sha256 of the file they come from; empty if they come from none.
+    """
+
+    def __init__(self, vectors: Mapping[History, Vector], about: Mapping[str, str] | None = None, digest: str = "") -> None:
+        self.vectors, self.about, self.digest = vectors, dict(about or {}), digest
 
     def __call__(self, history: History) -> Vector:
         """The stored vector."""
         vector = self.vectors.get(history)
         if vector is None:
-            raise PolicyError(f"no vector is stored for a history of {len(history)} steps; score it first")
+            raise UnscoredHistoryError(history)
         return vector

@@ -1,0 +1,251 @@
+"""A language model as the policy: scores against plain forward passes, stored tables, and draws repeated from them bit for bit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+mx = pytest.importorskip("mlx.core", reason="MLX is not installed")
+pytest.importorskip("mlx_lm", reason="mlx-lm is not installed")
+
+from decoding_cases import CONTEXT, MODELS, encode  # noqa: E402
+from exact_cases import environment_of, fit  # noqa: E402
+
+from stcc.runtime.decoding.rows import CacheKindError  # noqa: E402
+from stcc.runtime.errors import ConstraintError  # noqa: E402
+from stcc.runtime.exact import model_policy  # noqa: E402
+from stcc.runtime.exact.accounting import Accounting  # noqa: E402
+from stcc.runtime.exact.enumeration import normalized, proposal_law, total_variation, valid_law  # noqa: E402
+from stcc.runtime.exact.histories import HistoryWalk, PolicyError  # noqa: E402
+from stcc.runtime.exact.model_policy import ModelPolicy, TooManyHistoriesError, live_histories  # noqa: E402
+from stcc.runtime.exact.policies import UnscoredHistoryError  # noqa: E402
+from stcc.runtime.exact.score_table import ScoreTableError, load_scores, save_scores  # noqa: E402
+from stcc.runtime.exact.stateful import StatefulCars, compiled_bank  # noqa: E402
+from stcc.runtime.exact.transcript import LabelError, Transcript  # noqa: E402
+
+PROMPT = encode("work on it:")
+ROUNDING = 2e-4  # of log-probabilities: a pass of another shape sums in another order
+
+
+def transcript_of(name: str = "refund", **options: Any) -> Transcript:
+    return Transcript.of(environment_of(name).graph, encode, PROMPT, **options)
+
+
+def plain(model: Any, transcript: Transcript, history: Any) -> np.ndarray:
+    """Log-probability of each label: one forward pass a label, from the start, without a cache."""
+    context, sums = transcript.context(history), []
+    for label in transcript.labels:
+        logits = np.array(model(mx.array([[*context, *label[:-1]]]))[0], np.float64)
+        logits -= logits.max(axis=-1, keepdims=True)
+        scores = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+        sums.append(sum(scores[len(context) - 1 + place, token] for place, token in enumerate(label)))
+    return np.array(sums)
+
+
+HISTORIES: list[Any] = [(), ((0, 0),), ((1, 1),), ((1, 2),), ((3, 0), (1, 1)), ((0, 0), (3, 0), (1, 1), (2, 0)), ((3, 0), (3, 0), (0, 0))]
+
+
+@pytest.mark.parametrize("rows", [1, 32])
+@pytest.mark.parametrize("kind", MODELS)
+def test_scores_are_those_of_whole_labels(kind: str, rows: int) -> None:
+    model, transcript = MODELS[kind](3), transcript_of()
+    assert max(map(len, transcript.labels)) > 2, "labels of several tokens"
+    for temperature in (1.0, 4.0):
+        policy = ModelPolicy(model, transcript, temperature=temperature, rows=rows)
+        assert policy.score(HISTORIES) == len(HISTORIES) and policy.score(HISTORIES) == 0
+        for history in HISTORIES:
+            logits = plain(model, transcript, history) / temperature
+            expected = np.exp(logits - logits.max())
+            assert np.abs(np.log(policy(history)) - np.log(expected / expected.sum())).max() < ROUNDING
+            assert abs(policy(history).sum() - 1) < 1e-12 and policy(history).dtype == np.float64
+
+
+def test_caches_that_make_no_batch_are_fed_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    batched = ModelPolicy(MODELS["llama"](3), transcript_of())
+    batched.score(HISTORIES)
+
+    def refuse(model: Any) -> None:
+        raise CacheKindError("OddCache", "merged into a batch")
+
+    monkeypatch.setattr(model_policy, "require_batches", refuse)
+    single = ModelPolicy(MODELS["llama"](3), transcript_of())
+    single.score(HISTORIES)
+    assert single.cost.passes > batched.cost.passes
+    for history in HISTORIES:
+        assert np.abs(np.log(single(history)) - np.log(batched(history))).max() < ROUNDING
+
+
+def test_several_histories_share_a_pass_and_longer_ones_read_their_last_step_only() -> None:
+    transcript = transcript_of()
+    policy = ModelPolicy(MODELS["llama"](3), transcript, rows=1000)
+    policy.score(HISTORIES[:4])
+    assert policy.cost.passes == 2, "the prompt, and all labels of all four"
+    before, rows = policy.cost.tokens, len(policy._beginnings.rows)
+    policy(((1, 1), (3, 0)))
+    read = 1 + max(map(len, transcript.notes)) + max(map(len, transcript.labels))  # of the last step, at most
+    assert policy.cost.passes == 3
+    assert policy.cost.tokens - before <= rows * (read + max(map(len, transcript.labels))) < rows * len(transcript.context(((1, 1), (3, 0))))
+    assert policy(((1, 1), (3, 0))) is policy(((1, 1), (3, 0))) and policy.cost.passes == 3
+
+
+def test_labels_with_a_common_beginning_are_told_apart_by_their_end() -> None:
+    """``a`` begins ``ab``: without an end its chance would hold the other's; with it, the events are disjoint and fit a free spelling."""
+    graph = environment_of("refund").graph
+    names = dict(zip(graph.actions, ("a", "ab", "abc", "b", "c"), strict=True))
+    written = Transcript.of(graph, lambda text: [ord(letter) for letter in text], [1], labels=names)
+    assert [len(label) for label in written.labels] == [2, 3, 4, 2, 2]
+    with pytest.raises(LabelError, match="begin"):
+        Transcript((1,), ((5,), (5, 6)), ((),))
+    policy = ModelPolicy(MODELS["llama"](1), written)
+    total = np.exp(plain(MODELS["llama"](1), written, ())).sum()
+    assert 0 < total < 1, "disjoint events of one distribution"
+    assert abs(policy(()).sum() - 1) < 1e-12
+
+
+@given(st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=4).map(tuple), min_size=1, max_size=6))
+def test_transcripts_take_prefix_free_labels_and_no_others(labels: list[tuple[int, ...]]) -> None:
+    overlap = any(one == other[:len(one)] for place, one in enumerate(labels) for number, other in enumerate(labels) if place != number)
+    if overlap:
+        with pytest.raises(LabelError):
+            Transcript((0,), tuple(labels), ())
+        return
+    Transcript((0,), tuple(labels), ())
+    rows = model_policy._Beginnings(labels)
+    for label, places in zip(labels, rows.places, strict=True):
+        assert [rows.rows[row][:read] for row, read in places] == [label[:size] for size in range(len(label))]
+    assert not any(one == other[:len(one)] for one in rows.rows for other in rows.rows if one is not other)
+
+
+def test_faults_of_transcripts_and_policies() -> None:
+    graph = environment_of("refund").graph
+    for options in ({"labels": {"NOPE": "x"}}, {"end": ""}, {"end": "U"}, {"labels": {"AUTH": "STOP"}}):
+        with pytest.raises(LabelError):
+            Transcript.of(graph, encode, PROMPT, **options)
+    with pytest.raises(LabelError):
+        Transcript.of(graph, encode, [])
+    for bad in (0.0, -1.0, float("inf"), float("nan")):
+        with pytest.raises(ConstraintError, match="temperature"):
+            ModelPolicy(MODELS["llama"](3), transcript_of(), temperature=bad)
+    with pytest.raises(ConstraintError, match="rows"):
+        ModelPolicy(MODELS["llama"](3), transcript_of(), rows=0)
+    long = Transcript.of(graph, encode, encode("word " * CONTEXT))
+    with pytest.raises(PolicyError, match="context"):
+        ModelPolicy(MODELS["llama"](3), long)(())
+    with pytest.raises(TooManyHistoriesError):
+        list(live_histories(environment_of("refund"), most=5))
+
+    class Broken:
+        layers: tuple[Any, ...] = ()
+
+        def __call__(self, tokens: Any, cache: Any = None) -> Any:
+            return mx.full((*tokens.shape, 512), float("nan"))
+
+    with pytest.raises(PolicyError, match="no label a chance"):
+        ModelPolicy(Broken(), transcript_of())(())
+
+
+# -- sampling, and replaying -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def scored() -> ModelPolicy:
+    policy = ModelPolicy(MODELS["llama"](3), transcript_of(), temperature=8.0)
+    policy.score(live_histories(environment_of("refund")))
+    return policy
+
+
+def draws(policy: Any, count: int = 200, **options: Any) -> tuple[list[Any], StatefulCars]:
+    environment = environment_of("refund")
+    sampler = StatefulCars(environment, HistoryWalk(policy, environment.actions, Accounting()), **options)
+    return sampler.draw(count, np.random.default_rng(7)), sampler
+
+
+def test_the_live_histories_are_all_that_the_compiled_bank_asks_for(scored: ModelPolicy) -> None:
+    environment, count = environment_of("refund"), len(scored.table)
+    passes = scored.cost.passes
+    samples, sampler = draws(scored, 300, bank=compiled_bank(environment), update="none")
+    assert len(scored.table) == count == 133 and scored.cost.passes == passes < count
+    target = normalized(valid_law(environment, HistoryWalk(scored, environment.actions, Accounting())))
+    assert total_variation(normalized(proposal_law(sampler.proposal)), target) < 1e-13
+    assert fit([(one.world, one.history) for one in samples], target) > 0.001
+
+
+def test_a_replayed_table_gives_the_same_draws_bit_for_bit(scored: ModelPolicy, tmp_path: Path) -> None:
+    graph = environment_of("refund").graph
+    policy = ModelPolicy(scored.model, scored.transcript, temperature=8.0)
+    first, sampler = draws(policy)
+    digest = save_scores(tmp_path / "scores.json", graph, policy.table, {"model": "tiny"})
+    replayed = load_scores(tmp_path / "scores.json", graph)
+    assert replayed.digest == digest and replayed.about == {"model": "tiny"} and len(digest) == 64
+    assert replayed.vectors.keys() == policy.table.keys()
+    for history, vector in policy.table.items():
+        assert replayed(history).tobytes() == vector.tobytes()
+    again, other = draws(replayed)
+    assert again == first
+    assert sampler.accounting.distinct_policy_calls == other.accounting.distinct_policy_calls
+    assert save_scores(tmp_path / "twice.json", graph, replayed.vectors, replayed.about) == digest
+    assert (tmp_path / "twice.json").read_bytes() == (tmp_path / "scores.json").read_bytes()
+    missing = ((0, 0),) * 6
+    with pytest.raises(UnscoredHistoryError) as error:
+        replayed(missing)
+    assert error.value.history == missing
+
+
+def damaged(content: Any, path: Path, resign: bool = True) -> Path:
+    from stcc.runtime.exact.score_table import _digest
+
+    if resign:
+        content["sha256"] = _digest(content["body"])
+    path.write_text(json.dumps(content))
+    return path
+
+
+EDITS: dict[str, Any] = {
+    "no list": lambda body: body.update(scores=3),
+    "about": lambda body: body.update(about={"model": 3}),
+    "actions": lambda body: body["actions"].reverse(),
+    "observations": lambda body: body["observations"].pop(),
+    "pair": lambda body: body["scores"].append([[]]),
+    "history": lambda body: body["scores"].append([[[99, 0]], [0.2] * 5]),
+    "observation": lambda body: body["scores"].append([[[0, -1]], [0.2] * 5]),
+    "boolean": lambda body: body["scores"].append([[[True, 0]], [0.2] * 5]),
+    "long": lambda body: body["scores"].append([[[0, 0]] * 7, [0.2] * 5]),
+    "sum": lambda body: body["scores"].append([[[0, 0]], [0.3] * 5]),
+    "negative": lambda body: body["scores"].append([[[0, 0]], [-0.2, 0.6, 0.2, 0.2, 0.2]]),
+    "width": lambda body: body["scores"].append([[[0, 0]], [0.5, 0.5]]),
+    "text": lambda body: body["scores"].append([[[0, 0]], ["1", 0, 0, 0, 0]]),
+    "huge": lambda body: body["scores"].append([[[0, 0]], [10**400, 0, 0, 0, 0]]),
+    "twice": lambda body: body["scores"].append(body["scores"][0]),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_tables_are_checked(edit: str, tmp_path: Path) -> None:
+    graph = environment_of("refund").graph
+    save_scores(tmp_path / "good.json", graph, {(): np.array([0.1, 0.2, 0.3, 0.15, 0.25])}, {})
+    content = json.loads((tmp_path / "good.json").read_text())
+    EDITS[edit](content["body"])
+    with pytest.raises(ScoreTableError):
+        load_scores(damaged(content, tmp_path / "bad.json"), graph)
+
+
+def test_damaged_files(tmp_path: Path) -> None:
+    graph = environment_of("refund").graph
+    save_scores(tmp_path / "good.json", graph, {(): np.array([0.1, 0.2, 0.3, 0.15, 0.25])}, {})
+    content = json.loads((tmp_path / "good.json").read_text())
+    content["body"]["scores"][0][1][:2] = [0.2, 0.1]
+    with pytest.raises(ScoreTableError, match="sha256"):
+        load_scores(damaged(content, tmp_path / "bad.json", resign=False), graph)
+    for text in (b"", b"[]", b"{", b"\xff\xfe", b"[" * 100_000, b'{"format":"stcc-scores","version":2}', b'{"format":"stcc-scores","version":1}',
+                 b'{"format":"stcc-scores","version":1,"sha256":"","body":{"scores":[[[],[NaN,1]]]}}'):
+        (tmp_path / "bad.json").write_bytes(text)
+        with pytest.raises(ScoreTableError):
+            load_scores(tmp_path / "bad.json", graph)
+    with pytest.raises(OSError):
+        load_scores(tmp_path / "absent.json", graph)
