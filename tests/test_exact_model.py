@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,12 @@ from hypothesis import strategies as st
 mx = pytest.importorskip("mlx.core", reason="MLX is not installed")
 pytest.importorskip("mlx_lm", reason="mlx-lm is not installed")
 
-from decoding_cases import CONTEXT, MODELS, encode  # noqa: E402
+from decoding_cases import CONTEXT, MODELS, encode, vocabulary  # noqa: E402
 from exact_cases import environment_of, fit  # noqa: E402
 
+from stcc.compiler import compile_regex  # noqa: E402
+from stcc.runtime import load  # noqa: E402
+from stcc.runtime.decoding.errors import EmptyPromptError, NarrowHeadError  # noqa: E402
 from stcc.runtime.decoding.rows import CacheKindError  # noqa: E402
 from stcc.runtime.errors import ConstraintError  # noqa: E402
 from stcc.runtime.exact import model_policy  # noqa: E402
@@ -27,6 +31,8 @@ from stcc.runtime.exact.model_policy import ModelPolicy, TooManyHistoriesError, 
 from stcc.runtime.exact.policies import UnscoredHistoryError  # noqa: E402
 from stcc.runtime.exact.score_table import ScoreTableError, load_scores, save_scores  # noqa: E402
 from stcc.runtime.exact.stateful import StatefulCars, compiled_bank  # noqa: E402
+from stcc.runtime.exact.text import TextCars  # noqa: E402
+from stcc.runtime.exact.token_models import ModelTokens, ScoresError  # noqa: E402
 from stcc.runtime.exact.transcript import LabelError, Transcript  # noqa: E402
 
 PROMPT = encode("work on it:")
@@ -88,9 +94,10 @@ def test_several_histories_share_a_pass_and_longer_ones_read_their_last_step_onl
     assert policy.cost.passes == 2, "the prompt, and all labels of all four"
     before, rows = policy.cost.tokens, len(policy._beginnings.rows)
     policy(((1, 1), (3, 0)))
-    read = 1 + max(map(len, transcript.notes)) + max(map(len, transcript.labels))  # of the last step, at most
+    longest, whole = max(map(len, transcript.labels)), len(transcript.context(((1, 1), (3, 0))))
+    read = 1 + max(map(len, transcript.notes)) + longest  # of the last step, at most
     assert policy.cost.passes == 3
-    assert policy.cost.tokens - before <= rows * (read + max(map(len, transcript.labels))) < rows * len(transcript.context(((1, 1), (3, 0))))
+    assert policy.cost.tokens - before <= rows * (read + longest) < rows * whole
     assert policy(((1, 1), (3, 0))) is policy(((1, 1), (3, 0))) and policy.cost.passes == 3
 
 
@@ -242,10 +249,78 @@ def test_damaged_files(tmp_path: Path) -> None:
     content["body"]["scores"][0][1][:2] = [0.2, 0.1]
     with pytest.raises(ScoreTableError, match="sha256"):
         load_scores(damaged(content, tmp_path / "bad.json", resign=False), graph)
-    for text in (b"", b"[]", b"{", b"\xff\xfe", b"[" * 100_000, b'{"format":"stcc-scores","version":2}', b'{"format":"stcc-scores","version":1}',
+    for text in (b"", b"[]", b"{", b"\xff\xfe", b"[" * 100_000, b'{"format":"stcc-scores","version":2}',
+                 b'{"format":"stcc-scores","version":1}',
                  b'{"format":"stcc-scores","version":1,"sha256":"","body":{"scores":[[[],[NaN,1]]]}}'):
         (tmp_path / "bad.json").write_bytes(text)
         with pytest.raises(ScoreTableError):
             load_scores(tmp_path / "bad.json", graph)
     with pytest.raises(OSError):
         load_scores(tmp_path / "absent.json", graph)
+
+
+# -- exact text ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_token_scores_are_those_of_plain_passes(kind: str) -> None:
+    model, size = MODELS[kind](2), vocabulary().size
+    tokens = ModelTokens(model, PROMPT, size, temperature=1.5)
+    rng = np.random.default_rng(0)
+    paths = [tuple(rng.integers(0, 200, rng.integers(0, 9)).tolist()) for _ in range(6)]
+    for taken in [*paths, *(path[:3] for path in paths), *paths]:
+        for ahead in ((), (3, 4, 5)):
+            found = tokens.after(taken, ahead, len(ahead) + 1)
+            logits = np.array(model(mx.array([[*PROMPT, *taken, *ahead]]))[0], np.float64)[-len(ahead) - 1:, :size] / 1.5
+            expected = logits - np.log(np.exp(logits - logits.max(axis=-1, keepdims=True)).sum(axis=-1, keepdims=True)) - logits.max(
+                axis=-1, keepdims=True)
+            assert found.shape == (len(ahead) + 1, size) and found.dtype == np.float64
+            assert np.abs(found - expected).max() < ROUNDING
+            assert np.abs(np.exp(found).sum(axis=-1) - 1).max() < 1e-12
+    read = tokens.cost.tokens
+    tokens.after((*paths[0], 9), (), 1)
+    tokens.after((*paths[0], 9, 9), (), 1)
+    again = len(paths[0]) if kind == "qwen3_5" else 1  # recurrent caches are not cut: the branch is read anew
+    assert tokens.cost.tokens - read <= again + 2, "goes on from what it has"
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_exact_text_with_a_model(kind: str) -> None:
+    """Drawn outputs match, their log-probabilities are the model's, and the estimate agrees with that of masking."""
+    size = vocabulary().size
+    language = load(compile_regex("(yes|no|maybe)( so)?"), vocabulary=vocabulary())
+    sampler = TextCars(language, ModelTokens(MODELS[kind](2), PROMPT, size, temperature=30.0), 12)
+    drawn = sampler.draw(12, np.random.default_rng(0), 20_000)
+    for one in drawn:
+        assert re.fullmatch("(yes|no|maybe)( so)?", one.text.decode())
+        logits = np.array(MODELS[kind](2)(mx.array([[*PROMPT, *one.tokens]]))[0], np.float64)[len(PROMPT) - 1:, :size] / 30.0
+        scores = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+        expected = sum(scores[place, token] for place, token in enumerate((*one.tokens, one.stop)))
+        assert abs(one.log_probability - expected) < 12 * ROUNDING
+    cost = sampler.accounting
+    assert cost.accepted == 12 <= cost.attempts and cost.passes <= cost.distinct_policy_calls and cost.fed >= cost.passes
+    assert cost.memory_entries == len(sampler.trie) and cost.output_tokens == sum(len(one.tokens) for one in drawn)
+
+
+def test_faults_of_token_models() -> None:
+    model, size = MODELS["llama"](2), vocabulary().size
+    with pytest.raises(EmptyPromptError):
+        ModelTokens(model, [], size)
+    for bad in (0.0, float("nan")):
+        with pytest.raises(ConstraintError, match="temperature"):
+            ModelTokens(model, PROMPT, size, temperature=bad)
+    tokens = ModelTokens(model, PROMPT, 10_000)
+    with pytest.raises(NarrowHeadError):
+        tokens.after((), (), 1)
+    tokens.size = size
+    again = ModelTokens(model, PROMPT, size)
+    assert np.abs(tokens.after((1,), (), 1) - again.after((1,), (), 1)).max() < ROUNDING, "a fault leaves no half-read cache behind"
+
+    class Broken:
+        layers: tuple[Any, ...] = ()
+
+        def __call__(self, tokens: Any, cache: Any = None) -> Any:
+            return mx.full((*tokens.shape, size), float("nan"))
+
+    with pytest.raises(ScoresError):
+        ModelTokens(Broken(), PROMPT, size).after((), (), 1)
