@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from stcc.runtime.commands.exact_run import exact_options, refuse_exact_options, run_exact
+
 if TYPE_CHECKING:
     from stcc.runtime.decode import Generation
     from stcc.runtime.models import LoadedModel
@@ -53,14 +55,20 @@ On Linux, MLX's own matrix products are slow for long prompts. With OpenBLAS the
 @click.option("--forcing", type=click.Choice(["span", "step", "off"]), default="span", show_default=True,
               help="Feed forced text with the token before it, token by token, or leave it to the model.")
 @click.option("--heal", is_flag=True, help="Spell the prompt's end and forced text as the tokenizer would across their boundaries.")
+@exact_options
 @click.option("--stats", is_flag=True, help="A table of tokens, passes and seconds after the text.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object in place of the text.")
 def run_command(file: Path, model: str, prompt: str | None, prompt_file: Path | None, raw: bool, max_tokens: int, temp: float, top_p: float,
-                top_k: int, min_p: float, seed: int, loop: str, forcing: str, heal: bool, stats: bool, as_json: bool) -> None:
-    """Decode an output of FILE (.stc, .schema.json or .regex) with a model.
+                top_k: int, min_p: float, seed: int, loop: str, forcing: str, heal: bool, stats: bool, as_json: bool,
+                **exact: Any) -> None:
+    """Decode an output of FILE (.stc, .schema.json or .regex) with a model; --exact takes a .policy.yaml, too.
 
     A .stc for the model's vocabulary is used as it is; a portable one is bound, and a source compiled, in memory.
     """
+    if exact["exact"]:
+        run_exact(click.get_current_context())
+        return
+    refuse_exact_options(click.get_current_context())
     if (prompt is None) == (prompt_file is None):
         raise click.UsageError("give one of --prompt and --prompt-file")
     text = prompt if prompt_file is None else _read(prompt_file)
