@@ -16,6 +16,7 @@ from exact_cases import environment_of, fit, target_of, walk_of
 
 from stcc.runtime.errors import ConstraintError
 from stcc.runtime.exact.accounting import Accounting
+from stcc.runtime.exact.action_prefix import ActionPrefixProposal, ActionRootPrefixCars
 from stcc.runtime.exact.bank import BankFrozenError
 from stcc.runtime.exact.enumeration import complete_law, empirical_law, normalized, proposal_law, total_variation, valid_law
 from stcc.runtime.exact.environment import Environment
@@ -45,6 +46,7 @@ EXACT: dict[str, Maker] = {
     "stateful, batches of 16": lambda environment, walk: StatefulCars(environment, walk, batch=16),
     "stateful, compiled bank": lambda environment, walk: StatefulCars(environment, walk, bank=compiled_bank(environment), update="none"),
     "root-prefix": RootPrefixCars,
+    "root-prefix, actions": ActionRootPrefixCars,
     "visited grounding": VisitedGrounding,
     "visited grounding, post-invalid": lambda environment, walk: VisitedGrounding(environment, walk, update="post_invalid"),
     "terminal rejection": TerminalRejection,
@@ -169,6 +171,57 @@ def test_adaptive_weighted_rejection_draws_the_masked_law_with_an_unbiased_weigh
 
 
 # -- the trie --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("attempts", [0, 3, 60])
+@pytest.mark.parametrize("name", ["refund", "two_worlds", "booking"])
+def test_action_prefixes_give_the_conditional_and_a_residual_that_is_the_mass_outside(name: str, attempts: int) -> None:
+    environment = environment_of(name)
+    sampler = ActionRootPrefixCars(environment, walk_of(name, 5))
+    rng, before = np.random.default_rng(1), 2.0
+    for _ in range(attempts):
+        sampler.attempt(rng)
+        mass = fsum(sampler.proposal.world_weights("reweighted"))
+        assert mass <= before + 1e-15
+        before = mass
+    words = sampler.proposal.words
+    assert total_variation(normalized(proposal_law(sampler.proposal)), target_of(name, 5)) < 1e-15
+    outside = fsum(weight for (_, history), (weight, _) in complete_law(environment, walk_of(name, 5)).items()
+                   if not any(tuple(action for action, _ in history)[:size] in words for size in range(1, len(history) + 1)))
+    assert abs(fsum(sampler.proposal.world_weights("reweighted")) - outside) < 1e-12
+    fresh = ActionPrefixProposal(environment, walk_of(name, 5))
+    for word in sorted(words):
+        assert fresh.exclude(word) and not fresh.exclude(word) and not fresh.exclude((*word, 0))
+    assert fresh.world_weights("reweighted") == sampler.proposal.world_weights("reweighted")
+    sampler.measure()
+    assert sampler.accounting.memory_entries == len(words) and (sampler.accounting.memory_bytes > 1) == (attempts > 0)
+
+
+def test_action_prefixes_may_exclude_what_is_dead_in_both_worlds_and_no_more() -> None:
+    """The paper's count: of 5,461 action traces 5,401 are dead under both worlds; an action-keyed memory never excludes the other 60."""
+    environment = environment_of("refund")
+    sampler = ActionRootPrefixCars(environment, walk_of("refund"))
+    rng = np.random.default_rng(0)
+    for _ in range(1500):
+        sampler.attempt(rng)
+    kept = {tuple(action for action, _ in history) for world, history in complete_law(environment, walk_of("refund"))
+            if not any(tuple(action for action, _ in history)[:size] in sampler.proposal.words for size in range(1, len(history) + 1))}
+    valid = {tuple(action for action, _ in history) for _, history in target_of("refund")}
+    assert valid <= kept and len(valid) == 60
+    observed = RootPrefixCars(environment, walk_of("refund"))
+    for _ in range(1500):
+        observed.attempt(rng)
+    masses = [fsum(one.proposal.world_weights("reweighted")) for one in (sampler, observed)]
+    assert masses[0] > 1.5 * masses[1], "the stranger's world can be excluded by what was observed only"
+    exhaustive = ActionPrefixProposal(environment, walk_of("refund"))
+    traces = {tuple(action for action, _ in history) for _, history in complete_law(environment, walk_of("refund"))}
+    for word in traces - valid:
+        exhaustive.exclude(word)
+    assert len(traces) == 5461 and len(exhaustive.words) == 5401
+    assert total_variation(normalized(proposal_law(exhaustive)), target_of("refund")) < 1e-15
+    exhaustive._frozen = True
+    with pytest.raises(BankFrozenError):
+        exhaustive.exclude((0, 0))
 
 
 @pytest.mark.parametrize("update", ["official", "post_invalid"])
