@@ -1,6 +1,6 @@
 """Exact sampling of policy-constrained workflows: the tables of the Stateful CARS paper, on the sample policies.
 
-    python benchmarks/exact.py [--quick] [--json OUT] [--seed N]
+    python benchmarks/exact.py [--quick] [--json OUT] [--seed N] [--no-model]
 
 Models are synthetic: every full history has its own probabilities, made of a hash (``SyntheticPolicy``). Everything named ``tv_`` without
 ``sampled`` is computed, not sampled: the law of the very kernel that draws, against the enumerated conditional.
@@ -16,6 +16,10 @@ Models are synthetic: every full history has its own probabilities, made of a ha
 * *worlds*: two satisfiable worlds, the world drawn from its prior and reweighted.
 * *abstractions*: what each proposal of the refund policy's author removes.
 * *sqlite*: the transaction policy judged by a real database.
+* *toy text*: exact text and masking on a language that can be enumerated.
+* *SmolLM2*: texts of three patterns, cost of exact draws beside masking's; and the refund policy, its labels scored by the model. On Linux,
+  give MLX a fast BLAS (docs/decoding.md). ``--no-model`` leaves it out; it is left out, too, where the weights cannot be had.
+* *must show*: what conformance asks for, one line a claim (``exact_conformance``).
 """
 
 from __future__ import annotations
@@ -23,17 +27,19 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import fsum, sqrt
 from pathlib import Path
 from typing import Any
 
+import exact_conformance
+import exact_models
 import numpy as np
+from exact_policies import ALPHA, DOMAINS, LARGE, Row, attempts, environment_of, walk_of
 
-from stcc.compiler.sources import compile_source
 from stcc.formats.policy import world_counts
 from stcc.runtime.exact.abstraction import Abstraction, HistoryAbstraction
-from stcc.runtime.exact.accounting import Accounting
+from stcc.runtime.exact.action_prefix import ActionRootPrefixCars
 from stcc.runtime.exact.bank import Bank
 from stcc.runtime.exact.enumeration import (
     Law,
@@ -48,34 +54,14 @@ from stcc.runtime.exact.environment import Environment
 from stcc.runtime.exact.histories import HistoryWalk
 from stcc.runtime.exact.local_masking import ActionMask, IndependenceMetropolis, LocalMasking, TerminalRejection, masked_kernel
 from stcc.runtime.exact.particles import AdaptiveWeightedRejection, ParticleFilter
-from stcc.runtime.exact.policies import SyntheticPolicy
 from stcc.runtime.exact.root_prefix import RootPrefixCars, VisitedGrounding
 from stcc.runtime.exact.samplers import Sampler
-from stcc.runtime.exact.sqlite_validator import SqliteAccount
 from stcc.runtime.exact.stateful import StatefulCars, compiled_bank, every_certificate
 
-POLICIES = Path(__file__).resolve().parents[1] / "samples" / "policies"
-DOMAINS = ("refund", "sql_txn", "booking", "triage", "warehouse")
-LARGE = ("triage", "warehouse")  # hundreds of thousands of histories: fewer attempts
 TILTS = ((0.0, 0.0, 0.0, 0.0, 0.0), (0.0, 0.0, -2.0, 0.0, 1.0), (0.0, 0.0, -3.0, 0.0, 2.4), (0.0, 0.0, -4.0, 0.0, 3.4))
 """Added to the logits of AUTH, PROBE, REFUND, READ, STOP; the last gives a validity of some 6e-8."""
 T_FOUR = 2.776  # 97.5 % quantile of Student's t with four degrees of freedom: five paired seeds
 SEEDS = 5
-Row = dict[str, Any]
-
-
-def environment_of(name: str) -> Environment:
-    return Environment.of(compile_source(POLICIES / f"{name}.policy.yaml"))
-
-
-def walk_of(environment: Environment, seed: int, tilt: Sequence[float] = ()) -> HistoryWalk:
-    return HistoryWalk(SyntheticPolicy(environment.actions, seed, tilt=tilt), environment.actions, Accounting())
-
-
-def attempts(sampler: Sampler, count: int, seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    for _ in range(count):
-        sampler.attempt(rng)
 
 
 def local_law(environment: Environment, walk: HistoryWalk, kind: str) -> Law:
@@ -141,16 +127,17 @@ def samplers(seed: int, samples: int) -> list[Row]:
     makers: list[tuple[int, Callable[[Environment, HistoryWalk], Sampler]]] = [
         (samples, StatefulCars), (samples, lambda env, walk: StatefulCars(env, walk, update="post_invalid")),
         (samples, lambda env, walk: StatefulCars(env, walk, bank=compiled_bank(env), update="none")),
-        (samples, RootPrefixCars), (samples, lambda env, walk: VisitedGrounding(env, walk, update="post_invalid")),
+        (samples, RootPrefixCars), (samples, ActionRootPrefixCars),
+        (samples, lambda env, walk: VisitedGrounding(env, walk, update="post_invalid")),
         (samples // 50, TerminalRejection), (samples, LocalMasking), (samples, lambda env, walk: LocalMasking(env, walk, "blind")),
         (samples, IndependenceMetropolis), (samples // 10, ParticleFilter), (samples // 10, AdaptiveWeightedRejection),
     ]
-    names = {1: "stateful_cars, post_invalid", 2: "stateful_cars, compiled bank", 4: "visited_grounding, post_invalid"}
+    names = {1: "stateful_cars, post_invalid", 2: "stateful_cars, compiled bank", 5: "visited_grounding, post_invalid"}
     rows = []
     for number, (count, make) in enumerate(makers):
         sampler = make(environment, walk_of(environment, seed))
         drawn = sampler.draw(count, np.random.default_rng(seed))
-        if isinstance(sampler, RootPrefixCars):
+        if isinstance(sampler, (RootPrefixCars, ActionRootPrefixCars)):
             sampler.measure()
         cost = sampler.accounting
         floor = [total_variation(empirical_law([list(target)[cell] for cell in np.random.default_rng(again).choice(
@@ -188,7 +175,7 @@ def paired(name: str, samples: int, left: Callable[[Environment, HistoryWalk], S
         for make in (left, right):
             sampler = make(environment, walk_of(environment, seed))
             sampler.draw(samples, np.random.default_rng(seed))
-            if isinstance(sampler, RootPrefixCars):
+            if isinstance(sampler, (RootPrefixCars, ActionRootPrefixCars)):
                 sampler.measure()
             costs.append(sampler.accounting)
         for key in MEASURED:
@@ -206,6 +193,7 @@ def matched(samples: int) -> Row:
     found["refund, conservative state, world from its prior"] = paired(
         "refund", samples, lambda environment, walk: RootPrefixCars(environment, walk, world_draw="prior"),
         lambda environment, walk: conservative(environment, walk, "prior"))
+    found["refund, coarsest state, root-prefix keyed by actions"] = paired("refund", samples, ActionRootPrefixCars, StatefulCars)
     return found
 
 
@@ -261,17 +249,6 @@ def abstractions(seed: int) -> list[Row]:
     return rows
 
 
-def sqlite(seed: int, samples: int) -> Row:
-    environment = environment_of("sql_txn")
-    account = SqliteAccount(environment.graph)
-    target = normalized(valid_law(environment, walk_of(environment, seed)))
-    sampler = StatefulCars(environment, walk_of(environment, seed), validator=account)
-    drawn = sampler.draw(samples, np.random.default_rng(seed))
-    account.close()
-    return {"samples": samples, "attempts": sampler.accounting.attempts,
-            "tv_sampled": total_variation(empirical_law((one.world, one.history) for one in drawn), target)}
-
-
 def shown(value: Any) -> str:
     if isinstance(value, dict):
         return f"{value['ratio']:.3f} [{value['low']:.3f}, {value['high']:.3f}]" if value.get("ratio") is not None else "-"
@@ -287,11 +264,79 @@ def print_table(title: str, rows: list[Row]) -> None:
         print("| " + " | ".join(shown(row[key]) for key in columns) + " |", flush=True)
 
 
+def must_show(result: Row) -> list[tuple[str, str]]:
+    """Claim and measurement, one line each."""
+    refund, checks = result["refund"], result["conformance"]
+    runs = checks["instrumented"]
+    worlds_tested = {row["world drawn"]: row for row in checks["two_worlds"]}
+    arm = result["matched"]["refund, conservative state"]
+    lines = [
+        ("refund, a world: complete traces, valid, prefixes", f"{refund['traces']:,}, {refund['valid']}, {refund['prefixes']:,}"),
+        ("frozen banks: TV to the enumerated conditional, most", f"{checks['banks']['tv_most']:.1e} at P(valid) "
+         f"{checks['banks']['p_valid']:.1e}; {checks['rare_banks']['tv_most']:.1e} at {checks['rare_banks']['p_valid']:.1e}"),
+    ]
+    lines += [(f"abstraction {row['abstraction']} ({'sound' if row['sound'] else 'unsound'})",
+               f"all its certificates remove {row['removed_by_all']:.6f} of the valid mass; {row['certificates_that_remove_some']} remove "
+               f"some, one by one: |TV - removed| at most {row['tv_minus_removed_most']:.1e}") for row in checks["unsound"]]
+    lines += [
+        (f"{exact_conformance.INSTRUMENTED} attempts in each domain: bank writes inside", str(sum(row["writes_inside"] for row in runs))),
+        ("  versions after which acceptance fell", f"{sum(row['acceptance_falls'] for row in runs)} of "
+         f"{sum(row['versions'] for row in runs)}"),
+        ("  residuals that compression changes in any bit", f"{sum(row['differing'] for row in runs)} of "
+         f"{sum(row['residuals'] for row in runs):,}"),
+        ("  valid mass excluded, most over all versions", f"{max(row['excluded_valid_mass'] for row in runs):g} (five domains)"),
+        ("local state-aware masking, TV beside exact", "; ".join(
+            f"{name} {result[name]['tv_local']:.3f} beside {result[name]['tv_exact']:.0e}" for name in DOMAINS)),
+        (f"two worlds, N = {worlds_tested['prior']['samples']:,}, five seeds, alpha {ALPHA}", f"prior: p at most "
+         f"{worlds_tested['prior']['p_most']:.4f} (biased); reweighted: p at least {worlds_tested['reweighted']['p_least']:.4f}"),
+        ("root-prefix over Stateful, steps, policy calls, distinct", ", ".join(shown(arm[key]) for key in MEASURED[:3])),
+        ("certificates by class, grounded, fan-out mean and most", "; ".join(
+            f"{name} {row['by_class']}, {row['grounded']}, {row['fan_out_mean']:.1f}, {row['fan_out_most']}"
+            for name, row in result["certificates"].items())),
+        ("toy text: TV exact, masking, floor (most)", "; ".join(
+            f"{row['tv_exact']:.3f}, {row['tv_masking']:.3f}, {row['tv_floor']:.3f} ({row['tv_floor_most']:.3f})"
+            for row in result["toy_text"])),
+        (f"toy text: p of exact and of masking, alpha {ALPHA}", "; ".join(
+            f"{row['p_exact']:.3f}, {row['p_masking']:.4f}" for row in result["toy_text"])),
+        ("sqlite3: accepted that committed, rejected that left no trace", "{committed} of {accepted}, {untouched} of {rejected}".format(
+            **checks["database"])),
+    ]
+    lines += [(f"SmolLM2, {row['task']}, {row['sampler']}",
+               f"{row['outputs']} outputs of {row['attempts']} attempts, {row['passes']} passes, {row['seconds']:.1f} s, "
+               f"P(valid) {row['p_valid']:.1e}, effective samples {row['effective']:.1f}") for row in result.get("model_text", [])]
+    lines += [(f"SmolLM2 as the policy, temperature {row['temperature']:g}",
+               f"{row['histories']} histories, {row['passes']} passes; P(valid) {row['p_valid']:.1e}, TV exact {row['tv_exact']:.0e}, "
+               f"local {row['tv_local']:.3f}; replayed alike: {row['replayed alike']}") for row in result.get("model_policy", [])]
+    return lines
+
+
+def conformance(seed: int, quick: bool) -> Row:
+    return {"banks": exact_conformance.frozen_banks(seed), "rare_banks": exact_conformance.frozen_banks(seed, exact_conformance.RARE),
+            "instrumented": [exact_conformance.instrumented(name, seed) for name in DOMAINS], "unsound": exact_conformance.unsound(seed),
+            "two_worlds": exact_conformance.two_worlds(4000, SEEDS), "database": exact_conformance.database(seed, 100 if quick else 300)}
+
+
+def with_model(result: Row, quick: bool) -> None:
+    """Add what SmolLM2 does; say so where it cannot be had."""
+    from stcc.runtime.models import ModelError, load_model
+
+    try:
+        loaded = load_model("smollm2")
+    except ModelError as error:
+        print(f"\nSmolLM2 is left out: {error}")
+        return
+    result["model_text"] = exact_models.model_text(loaded, 10 if quick else 50, 20.0 if quick else 150.0, 1 if quick else 3)
+    print_table("SmolLM2, texts", result["model_text"])
+    result["model_policy"] = exact_models.model_policy(loaded, 300 if quick else 4000, (1.0,) if quick else (1.0, 2.0))
+    print_table("SmolLM2, the refund policy", result["model_policy"])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer samples")
     parser.add_argument("--json", type=Path, help="also write the result here")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--no-model", action="store_true", help="leave out what needs SmolLM2")
     options = parser.parse_args()
     started, seed = time.perf_counter(), options.seed
     samples = 300 if options.quick else 1500
@@ -311,8 +356,18 @@ def main() -> None:
     print_table("two satisfiable worlds", [{"world drawn": draw, **result["worlds"][draw]} for draw in ("prior", "reweighted")])
     result["abstractions"] = abstractions(seed)
     print_table("abstractions (refund)", result["abstractions"])
-    result["sqlite"] = sqlite(seed, samples)
-    print_table("a real database", [result["sqlite"]])
+    result["conformance"] = conformance(seed, options.quick)
+    print_table("300 instrumented attempts", result["conformance"]["instrumented"])
+    print_table("one certificate at a time", result["conformance"]["unsound"])
+    print_table("two satisfiable worlds, tested", result["conformance"]["two_worlds"])
+    print_table("a real database", [result["conformance"]["database"]])
+    result["toy_text"] = exact_models.toy_text(3, 4000)
+    print_table("text of a language that can be enumerated", result["toy_text"])
+    if not options.no_model:
+        with_model(result, options.quick)
+    print("\nmust show")
+    for claim, measured in must_show(result):
+        print(f"  {claim}: {measured}")
     result["seconds"] = time.perf_counter() - started
     print(f"\n{result['seconds']:.0f} s")
     if options.json:
