@@ -2,13 +2,13 @@
 
     python benchmarks/agreement.py [--quick] [--tokenizers DIR] [--names qwen3,gemma3] [--outputs N] [--sanitize] [--json OUT]
 
-For each grammar N random valid outputs (200) are cut into random tokens; every configuration on the way counts, each distinct one once, since
-a mask depends on nothing else. At each of them the mask of (a) plain MLX operations, (b) the walk kernel and (c) the action kernel is
+For each grammar N random valid outputs (200) are cut into random tokens; every configuration on the way counts, each distinct one once,
+since a mask depends on nothing else. At each of them the mask of (a) plain MLX operations, (b) the walk kernel and (c) the action kernel is
 compared with ``fill_next_token_bitmask``, and the state that operations advance to, by the output's own token and by one that may be
 refused, with the matcher's. *Batched*: rows of all grammars in random order, and free rows, on one table of all grammars.
 
-Where there is no Metal the kernels' text is compiled by g++ (tests/metal_shim), with the address and undefined-behaviour sanitizers if asked
-for. Every column named ``wrong`` must be 0; the exit status is 1 if one is not. ``--quick``: five outputs of three grammars.
+Where there is no Metal the kernels' text is compiled by g++ (tests/metal_shim), with the address and undefined-behaviour sanitizers if
+asked for. Every column named ``wrong`` must be 0; the exit status is 1 if one is not. ``--quick``: five outputs of three grammars.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def along_outputs(grammar: Grammar, tables: DeviceTables, number: int, outputs: 
         text = walker.output(rng, MORE_BYTES[turn % len(MORE_BYTES)])
         matcher = grammar.matcher()
         for token in [*random_tokens(text, spelled, rng), vocabulary.stop_token_ids[0]]:
-            key = matcher.configuration() if matcher.state < 0 else (matcher.state, tuple(matcher.stack))
+            key = matcher.state, tuple(matcher.stack)
             if key not in seen and len(matcher.stack) + tables.overlay <= 64:
                 seen.add(key)
                 bits[:] = 0
@@ -149,7 +149,8 @@ def measure(name: str, vocabulary: Vocabulary, files: dict[str, Path], outputs: 
         mixed += list(along_outputs(grammar, together, number, max(1, outputs // 20), rng))[:share]
     started, mixed = time.perf_counter(), mixed + free_rows(vocabulary)
     rows = [mixed[place] for place in rng.permutation(len(mixed))]
-    report.append({"tokenizer": name, "grammar": "all, batched", "states": sum(row["states"] for row in report), "configurations": len(rows),
+    states = sum(row["states"] for row in report)
+    report.append({"tokenizer": name, "grammar": "all, batched", "states": states, "configurations": len(rows),
                    **compared(together, rows), "seconds": time.perf_counter() - started})
     show(report[-1])
     return report

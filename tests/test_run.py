@@ -14,6 +14,7 @@ import pytest
 mx = pytest.importorskip("mlx.core", reason="MLX is not installed")
 pytest.importorskip("mlx_lm", reason="mlx-lm is not installed")
 
+import block_cases  # noqa: E402
 from click.testing import CliRunner, Result  # noqa: E402
 
 from stcc.formats import Vocabulary  # noqa: E402
@@ -121,6 +122,56 @@ def test_inputs_at_fault(tmp_path: Path) -> None:
         assert result.exit_code == 1, name
         assert not isinstance(result.exception, (TypeError, KeyError)), result.exception
     assert run(DATE, "--prompt", "a", "--model", "nonsense").exit_code == 1
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> LoadedModel:
+    """A llama of random weights, with the caches that rows of a batch need."""
+    words, model = block_cases.vocabulary(), block_cases.llama(3)
+    loaded = LoadedModel(model, Bytes(), Path("nowhere"), "tiny")
+    monkeypatch.setattr(models, "load_model", lambda name: loaded)
+    monkeypatch.setattr(models, "model_vocabulary", lambda _: words)
+    monkeypatch.setattr(LoadedModel, "prompt_tokens", lambda self, text, chat=True: [1 + code % 40 for code in text.encode()])
+    return loaded
+
+
+@pytest.mark.parametrize("way", ["blocks", "regions"])
+def test_reading_ahead_changes_passes_and_nothing_else(tiny: LoadedModel, tmp_path: Path, way: str) -> None:
+    schema = {"type": "object", "additionalProperties": False, "required": ["a", "b", "c"],
+              "properties": {"a": {"enum": ["x", "yes", "no"]}, "b": {"type": "boolean"}, "c": {"enum": ["one", "two", "three"]}}}
+    (tmp_path / "s.schema.json").write_text(json.dumps(schema))
+    source = str(tmp_path / "s.schema.json")
+    plain = json.loads(run(source, "--prompt", "hello", "--json").stdout)
+    ahead = json.loads(run(source, "--prompt", "hello", "--json", "--read-ahead", way).stdout)
+    assert ahead["text"] == plain["text"] and ahead["valid"] and ahead["read_ahead"] == way
+    assert ahead["passes"] <= ahead["sequential_passes"] == plain["passes"] and ahead["saved"] > 0
+    shown = run(source, "--prompt", "hello", "--read-ahead", way, "--stats")
+    assert shown.stdout == f"{plain['text']}\n" and "saved" in shown.stderr
+
+
+def test_reading_ahead_refuses_what_it_does_not_have(tiny: LoadedModel) -> None:
+    for options in (["blocks", "--temp", "1"], ["blocks", "--heal"], ["regions", "--forcing", "off"], ["regions", "--loop", "eager"]):
+        result = run(DATE, "--prompt", "a", "--read-ahead", *options)
+        assert result.exit_code == 2 and options[1] in result.stderr, options
+    assert run(DATE, "--prompt", "a", "--read-ahead", "regions", "--temp", "1", "--json").exit_code == 0
+    assert run(DATE, "--prompt", "a", "--exact", "--read-ahead", "blocks").exit_code == 2
+
+
+@pytest.mark.parametrize("options", [[], ["--heal"], ["--read-ahead", "blocks"], ["--read-ahead", "regions"]])
+def test_prompts_are_kept_and_found_again(tiny: LoadedModel, tmp_path: Path, options: list[str]) -> None:
+    """The second run reads only what is new of its prompt, and writes the same text."""
+    if "--heal" in options:
+        tiny.tokenizer.encode = lambda text, add_special_tokens=True: list(text.encode())  # type: ignore[method-assign]
+    store = ["--prompt-cache", str(tmp_path / "prompts"), "--json", *options]
+    plain = json.loads(run(DATE, "--prompt", "a question", "--json", *options).stdout)
+    first = json.loads(run(DATE, "--prompt", "a question", *store).stdout)
+    again = json.loads(run(DATE, "--prompt", "a question", *store).stdout)
+    longer = json.loads(run(DATE, "--prompt", "a question more", *store).stdout)
+    assert plain["text"] == first["text"] == again["text"]
+    assert first["cached_prompt_tokens"] == 0
+    assert again["cached_prompt_tokens"] >= 8 and 8 <= longer["cached_prompt_tokens"] < 14
+    (tmp_path / "prompts" / "prompt-000000.safetensors").write_bytes(b"nothing of the kind")
+    assert json.loads(run(DATE, "--prompt", "a question", *store).stdout)["error"] == "PromptCacheError"
 
 
 @pytest.mark.model

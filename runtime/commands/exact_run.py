@@ -35,7 +35,8 @@ MOST_OUTPUTS = 1_000_000
 _OURS = {"count": "-n", "max_attempts": "--max-attempts", "compare": "--compare", "table": "--table", "save_table": "--save-table",
          "score_all": "--score-all"}
 _POLICY_ONLY = {"table": "--table", "save_table": "--save-table", "score_all": "--score-all"}
-_NOT_EXACT = {"top_p": "--top-p", "top_k": "--top-k", "min_p": "--min-p", "loop": "--loop", "forcing": "--forcing", "heal": "--heal"}
+_NOT_EXACT = {"top_p": "--top-p", "top_k": "--top-k", "min_p": "--min-p", "loop": "--loop", "forcing": "--forcing", "heal": "--heal",
+              "read_ahead": "--read-ahead", "prompt_cache": "--prompt-cache"}
 _FUNCTION = TypeVar("_FUNCTION", bound=Callable[..., Any])
 _PATH = click.Path(dir_okay=False, path_type=Path)
 

@@ -6,7 +6,7 @@ import codecs
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from rich.console import Console
@@ -14,9 +14,21 @@ from rich.table import Table
 from rich.text import Text
 
 from stcc.runtime.commands.exact_run import exact_options, refuse_exact_options, run_exact
+from stcc.runtime.commands.fewer_passes import (
+    READ_AHEAD,
+    ahead_rows,
+    decode_ahead,
+    open_prompts,
+    read_prompt,
+    refuse_other_options,
+    store_prompts,
+)
 
 if TYPE_CHECKING:
-    from stcc.runtime.decode import Generation
+    from stcc.formats import Vocabulary
+    from stcc.runtime.decode import DecodingModel, Generation
+    from stcc.runtime.decoding.prompt_cache import PromptCache
+    from stcc.runtime.grammar import Grammar
     from stcc.runtime.models import LoadedModel
 
 DEFAULT_MAX_TOKENS = 1024
@@ -55,12 +67,16 @@ On Linux, MLX's own matrix products are slow for long prompts. With OpenBLAS the
 @click.option("--forcing", type=click.Choice(["span", "step", "off"]), default="span", show_default=True,
               help="Feed forced text with the token before it, token by token, or leave it to the model.")
 @click.option("--heal", is_flag=True, help="Spell the prompt's end and forced text as the tokenizer would across their boundaries.")
+@click.option("--read-ahead", type=click.Choice(READ_AHEAD),
+              help="Draft blocks side by side, or read short alternatives in one pass; the text is the same.")
+@click.option("--prompt-cache", type=click.Path(file_okay=False, path_type=Path),
+              help="Keep prompts in this folder, one model a folder, and read only what is new of the next.")
 @exact_options
 @click.option("--stats", is_flag=True, help="A table of tokens, passes and seconds after the text.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object in place of the text.")
 def run_command(file: Path, model: str, prompt: str | None, prompt_file: Path | None, raw: bool, max_tokens: int, temp: float, top_p: float,
-                top_k: int, min_p: float, seed: int, loop: str, forcing: str, heal: bool, stats: bool, as_json: bool,
-                **exact: Any) -> None:
+                top_k: int, min_p: float, seed: int, loop: str, forcing: str, heal: bool, read_ahead: str | None, prompt_cache: Path | None,
+                stats: bool, as_json: bool, **exact: Any) -> None:
     """Decode an output of FILE (.stc, .schema.json or .regex) with a model; --exact takes a .policy.yaml, too.
 
     A .stc for the model's vocabulary is used as it is; a portable one is bound, and a source compiled, in memory.
@@ -74,17 +90,23 @@ def run_command(file: Path, model: str, prompt: str | None, prompt_file: Path | 
     text = prompt if prompt_file is None else _read(prompt_file)
     options = {"max_tokens": max_tokens, "temperature": temp, "top_p": top_p, "top_k": top_k, "min_p": min_p, "seed": seed, "loop": loop,
                "forcing": forcing}
-    loaded, generation = _start(file, model, text or "", raw, heal, options)
-    if as_json:
-        generation.finish()
+    if read_ahead is not None:
+        refuse_other_options(click.get_current_context(), read_ahead)
+    run = _open(file, model, text or "", raw)
+    prompts = open_prompts(run.decoding, prompt_cache)
+    if read_ahead is None:
+        report, table = _stream(run, prompts, heal, as_json, options)
     else:
-        show_spans(generation)
-    report = run_report(generation, loaded.name)
+        report = {**decode_ahead(read_ahead, run.decoding, run.grammar, run.prompt, prompts, options), "model": run.loaded.name}
+        table = counts_table(ahead_rows(report))
+        if not as_json:
+            click.echo(report["text"])
+    store_prompts(prompts, prompt_cache)
     if as_json:
         click.echo(json.dumps(report, ensure_ascii=False))
     elif stats:
-        Console(stderr=True).print(stats_table(report))
-    if not generation.valid:
+        Console(stderr=True).print(table)
+    if not report["valid"]:
         if not as_json:
             click.echo(f"The output is not valid: {_REASONS[report['stop_reason']]}.", err=True)
         raise click.exceptions.Exit(1)
@@ -97,9 +119,17 @@ def _read(path: Path) -> str:
         raise click.BadParameter(f"{path} is not UTF-8 text (byte {error.start})", param_hint="--prompt-file") from None
 
 
-def _start(file: Path, model: str, prompt: str, raw: bool, heal: bool, options: dict[str, Any]) -> tuple[LoadedModel, Generation]:
+class _Run(NamedTuple):
+    loaded: LoadedModel
+    decoding: DecodingModel
+    vocabulary: Vocabulary
+    grammar: Grammar
+    prompt: list[int]
+
+
+def _open(file: Path, model: str, prompt: str, raw: bool) -> _Run:
     """Load the model and the grammar, cheap checks first: a source that does not compile is told before a model is fetched."""
-    from stcc.runtime.decode import Healing, generate
+    from stcc.runtime.decode import DecodingModel
     from stcc.runtime.load import load
     from stcc.runtime.models import load_model, model_vocabulary
     from stcc.runtime.seam import compile_file
@@ -110,9 +140,27 @@ def _start(file: Path, model: str, prompt: str, raw: bool, heal: bool, options: 
         loaded = load_model(model)
         vocabulary = model_vocabulary(loaded)
         grammar = load(artifact, vocabulary=vocabulary)
-        if heal:
-            options["healing"] = Healing(lambda text: loaded.tokenizer.encode(text, add_special_tokens=False), vocabulary)
-        return loaded, generate(loaded.model, grammar, loaded.prompt_tokens(prompt, chat=not raw), **options)
+        return _Run(loaded, DecodingModel(loaded.model), vocabulary, grammar, loaded.prompt_tokens(prompt, chat=not raw))
+
+
+def _stream(run: _Run, prompts: PromptCache | None, heal: bool, as_json: bool, options: dict[str, Any]) -> tuple[dict[str, Any], Table]:
+    """Decode span by span, shown as they come unless a report was asked for."""
+    from stcc.runtime.decode import Healing, generate
+
+    if heal:
+        options["healing"] = Healing(lambda text: run.loaded.tokenizer.encode(text, add_special_tokens=False), run.vocabulary)
+    generation = generate(run.decoding, run.grammar, run.prompt, **options)
+    if prompts is not None:  # only now, since all that is cheap has been checked
+        cache, cached = read_prompt(run.decoding, prompts, run.prompt, 2 if heal else 1)
+        generation = generate(run.decoding, run.grammar, run.prompt, cache=cache, cached=cached, **options)
+    if as_json:
+        generation.finish()
+    else:
+        show_spans(generation)
+    report = run_report(generation, run.loaded.name)
+    if prompts is not None:
+        report["cached_prompt_tokens"] = prompts.statistics.found
+    return report, stats_table(report)
 
 
 def show_spans(generation: Generation) -> None:
@@ -150,21 +198,26 @@ def run_report(generation: Generation, model: str) -> dict[str, Any]:
 
 def stats_table(report: dict[str, Any]) -> Table:
     """The report's counts as a table for people."""
-    table = Table(show_header=False, box=None)
-    rows = [
+    return counts_table([
         ("valid", "yes" if report["valid"] else "no"),
         ("stopped by", _REASONS[report["stop_reason"]]),
         ("tokens", f"{report['tokens']} ({report['forced']} forced, {report['forced_share']:.0%})"),
         ("model passes", f"{report['passes']} ({report['ahead']} ahead of the host, {report['dropped']} dropped), "
                          f"{report['prefill_passes']} for the prompt alone"),
         ("narrowed by the limit", f"{report['narrowed']} choices"),
-        ("prompt tokens", str(report["prompt_tokens"])),
+        ("prompt tokens", str(report["prompt_tokens"]) + (f" ({report['cached_prompt_tokens']} from the prompt cache)"
+                                                          if "cached_prompt_tokens" in report else "")),
         ("boundaries healed", str(report["healed"])),
         ("seconds", f"{report['seconds']:.2f} ({report['prefill_seconds']:.2f} until the first choice)"),
         ("ms per part", f"enqueue {1e3 * report['enqueue_seconds']:.0f}, wait {1e3 * report['wait_seconds']:.0f}, "
                         f"constraint {1e3 * report['constraint_seconds']:.1f}"),
         ("model", report["model"]),
-    ]
+    ])
+
+
+def counts_table(rows: list[tuple[str, str]]) -> Table:
+    """Names and values, for people."""
+    table = Table(show_header=False, box=None)
     for name, value in rows:
         table.add_row(Text(name, style="dim"), Text(value))
     return table
