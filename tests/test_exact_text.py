@@ -269,33 +269,46 @@ def test_without_a_budget_the_limit_cuts_all_the_same(monkeypatch: pytest.Monkey
     assert any(dead.attempt(rng) is None for _ in range(200)), "a mask without a budget runs into the limit"
 
 
-def test_json_with_a_stack() -> None:
-    """A recursive schema, byte tokens and some longer ones that close several levels at once."""
-    tokens = [bytes([code]) for code in b'[]1,'] + [b"[[", b"]]", b"],[", b""]
-    vocabulary = Vocabulary.from_tokens(tokens, [7])
-    schema = {"type": "array", "items": {"$ref": "#"}, "maxItems": 2}
+def is_tree(value: Any) -> bool:
+    return isinstance(value, list) and len(value) <= 2 and all(map(is_tree, value))
+
+
+def is_set(value: Any) -> bool:
+    return isinstance(value, list) and all(type(item) is int for item in value) and len(set(value)) == len(value)
+
+
+JSON: dict[str, Any] = {
+    "a stack": ({"type": "array", "items": {"$ref": "#"}, "maxItems": 2}, is_tree),
+    "items that differ": ({"type": "array", "items": {"type": "integer"}, "uniqueItems": True}, is_set),
+}
+
+
+@pytest.mark.parametrize("name", JSON)
+def test_json(name: str) -> None:
+    """Tokens that close several levels at once, and a matcher that keeps items apart."""
+    tokens = [bytes([code]) for code in b'[]1,2'] + [b"[[", b"]]", b"1,1", b""]
+    vocabulary, stop = Vocabulary.from_tokens(tokens, [8]), 8
+    schema, is_valid = JSON[name]
     machine = load(compile_json_schema(schema), vocabulary=vocabulary)
-    weights = probabilities(9)
 
+    @cache
     def of(taken: tuple[int, ...]) -> np.ndarray:
-        return weights(taken[-3:])
+        weights = np.exp(np.random.default_rng([9, *taken]).normal(0.0, 1.5, len(tokens)))
+        return weights / weights.sum()
 
-    def nested(text: bytes) -> bool:
+    def matches(text: bytes) -> bool:
         try:
             value = json.loads(text)
         except ValueError:
             return False
-        return json.dumps(value, separators=(",", ":")).encode() == text and is_tree(value)
-
-    def is_tree(value: Any) -> bool:
-        return isinstance(value, list) and len(value) <= 2 and all(map(is_tree, value))
+        return json.dumps(value, separators=(",", ":")).encode() == text and is_valid(value)
 
     law: Law = {}
     for length in range(1, 6):
-        for taken in itertools.product(range(7), repeat=length):
-            if nested(b"".join(tokens[token] for token in taken)):
-                law[(*taken, 7)] = float(np.prod([of(taken[:place])[token] for place, token in enumerate((*taken, 7))]))
-    sampler = TextCars(machine, FunctionTokens(of, 8), 5)
+        for taken in itertools.product(range(stop), repeat=length):
+            if matches(b"".join(tokens[token] for token in taken)):
+                law[(*taken, stop)] = float(np.prod([of(taken[:place])[token] for place, token in enumerate((*taken, stop))]))
+    sampler = TextCars(machine, FunctionTokens(of, len(tokens)), 5)
     assert len(law) > 10 and fit(sequences(sampler, 2000, 0), normalized(law)) > ALPHA
 
 
