@@ -296,3 +296,37 @@ def test_memory_stays_flat() -> None:
         assert sum(isinstance(each, (Row, Session)) for each in gc.get_objects()) <= 2
         engine, store = server.service.engine, server.service.store
         assert len(store._held) <= 4 and not engine._uids and engine._prompts is not None and engine._prompts.nbytes <= 2 << 20
+
+
+def test_device_memory_holds_what_is_alive_and_what_the_prompt_cache_counts() -> None:
+    """A row's cache that is stored must not keep the batch that it was taken from."""
+    import mlx.core as mx
+
+    with live(Limits(rows=8, prompt_cache_bytes=1 << 20)) as server:
+        engine = server.service.engine
+
+        def ask(number: int) -> None:
+            server.answer(guided_regex="[a-c]{6}", max_tokens=2 + number % 8 + 5, seed=number,
+                          messages=[{"role": "user", "content": f"say {number} and {number * 7919 % 1000}"}])
+
+        def hundred(start: int) -> tuple[int, float]:
+            with ThreadPoolExecutor(8) as pool:
+                list(pool.map(ask, range(start, start + 100)))
+            assert server.idle()
+            assert until(lambda: mx.get_cache_memory() == 0, 5), "buffers are kept while nothing is decoding"
+            assert engine._prompts is not None
+            return mx.get_active_memory() - engine._prompts.nbytes, resident()
+
+        seen = [hundred(start) for start in range(0, 400, 100)]
+    beside = [each for each, _ in seen]
+    assert max(beside) - min(beside) < 256 << 10, "arrays that nothing counts"
+    if sys.platform == "linux":
+        assert seen[-1][1] - seen[1][1] < 16, f"MB resident: {[size for _, size in seen]}"
+
+
+def resident() -> float:
+    """MB of this process; 0 where the platform does not say."""
+    status = Path("/proc/self/status")
+    if not status.is_file():
+        return 0.0
+    return next(int(line.split()[1]) / 1024 for line in status.read_text().splitlines() if line.startswith("VmRSS"))

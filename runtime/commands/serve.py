@@ -66,6 +66,7 @@ _BYTES = _Bytes()
 @click.option("--compile-workers", type=click.IntRange(1), default=1, show_default=True, help="Compiling processes.")
 @click.option("--grammars", type=click.IntRange(1), default=256, show_default=True, help="Grammars of requests that are kept.")
 @click.option("--prompt-cache", type=_BYTES, default="1g", show_default=True, help="Bytes of prompts that are kept.")
+@click.option("--buffers", type=_BYTES, default="1g", show_default=True, help="Bytes of freed device buffers that are kept for reuse.")
 @click.option("--json", "as_json", is_flag=True, help="Say on standard output, as one JSON object, when and where it listens.")
 def serve_command(model: str | None, named: str | None, host: str, port: int, as_json: bool, **options: Any) -> None:
     """Serve MODEL (smollm2, the default, an mlx-lm model folder, or a hub name) to OpenAI clients, every constraint enforced.
@@ -117,7 +118,8 @@ def setup_of(model: str, options: dict[str, Any]) -> Setup:
         request_seconds=options["timeout"], grace_seconds=options["grace"], max_tokens=options["max_tokens"],
         choices=options["max_choices"],
         compile_seconds=options["compile_timeout"], compile_bytes=options["compile_memory"], compile_states=options["compile_states"],
-        grammars=options["grammars"], prompt_cache_bytes=options["prompt_cache"], calls=options["max_calls"])
+        grammars=options["grammars"], prompt_cache_bytes=options["prompt_cache"],
+        buffer_bytes=options["buffers"], calls=options["max_calls"])
     return Setup(options["name"] or model, options["artifacts"], api_key_of(options["api_key"]), options["tool_format"],
                  options["whitespace"], options["compile_workers"], limits,
                  Defaults(options["temp"], options["top_p"], not options["no_guards"]))

@@ -7,7 +7,8 @@ it.
 
 Stored caches are never handed out: ``fetch`` and ``insert`` copy, and a copy shares its arrays until it is written. ``most_bytes`` bounds
 the arrays of all entries (mlx-lm allocates keys and values in steps of 256 tokens, which counts); the entry used longest ago goes first. An
-entry that is a beginning of another is dropped where the longer one can be cut to it.
+entry that is a beginning of another is dropped where the longer one can be cut to it. What is stored is computed first: an unevaluated row
+taken out of a batch keeps all of the batch's arrays.
 
 ``save`` and ``load`` use mlx-lm's own files, one a sequence, so that ``mlx_lm.models.cache.load_prompt_cache`` reads them too.
 
@@ -132,7 +133,7 @@ class PromptCache:
         size = sum(_bytes(layer) for layer in cache)
         if not len(held) or size > self.most_bytes:
             return False
-        entry = _Entry(held, copy_cache(cache), size, _can_trim(cache))
+        entry = _Entry(held, _evaluated(copy_cache(cache)), size, _can_trim(cache))
         self._entries = [other for other in self._entries if not _replaces(entry, other)] + [entry]
         while self.nbytes > self.most_bytes:
             del self._entries[0]
@@ -215,6 +216,13 @@ def _trim(cache: Cache, surplus: int) -> None:
 
     if surplus:
         trim_prompt_cache(cache, surplus)
+
+
+def _evaluated(cache: Cache) -> Cache:
+    import mlx.core as mx
+
+    mx.eval([layer.state for layer in cache if not layer.empty()])
+    return cache
 
 
 def _bytes(layer: Any) -> int:

@@ -156,6 +156,7 @@ class Engine:
         """Serve commands until told to stop."""
         import mlx.core as mx
 
+        _bound_buffers(self.limits.buffer_bytes)
         with mx.stream(mx.default_device()):
             try:
                 self._renew()
@@ -203,11 +204,15 @@ class Engine:
 
     def _commands(self) -> list[Command]:
         """What is in the inbox; waits for something where there is no row to decode."""
+        import mlx.core as mx
+
         found: list[Command] = []
         if not self._channel.leads:
             return found
         with contextlib.suppress(queue.Empty):
             if not self._rows:
+                if self._inbox.empty():
+                    mx.clear_cache()  # what the last outputs needed; nothing is decoding that would miss it
                 found.append(self._inbox.get())
             while True:
                 found.append(self._inbox.get_nowait())
@@ -315,6 +320,15 @@ def _processors(row: Row) -> list[Any]:
         return row.limit(context, logits)
 
     return [process]
+
+
+def _bound_buffers(most: int) -> None:
+    """Let MLX keep at most ``most`` bytes of freed buffers for reuse; a lower limit that is set already stays."""
+    import mlx.core as mx
+
+    before = mx.set_cache_limit(most)
+    if before < most:
+        mx.set_cache_limit(before)
 
 
 def _default_stream() -> Any:
