@@ -358,7 +358,9 @@ class Generation:
         token = self._wait(self._choice(_Step(self._scores(unfed[:-1]), None)))
         if token is None or token == last:
             return None, unfed[-1:]
-        matcher.accept_bytes(extensions[token])
+        if not matcher.accept_bytes(extensions[token]):
+            self.stop_reason = "refused"
+            return None, unfed[-1:]
         self.statistics.healed += 1
         del self.context[-1]
         forced = self._forced(0)
