@@ -43,9 +43,7 @@ TASKS = (
     ("a version", (SAMPLES / "semver.regex").read_text().strip(), 12, (SAMPLES / "semver.prompt.txt").read_text()),
 )
 """Name, pattern, most tokens, prompt."""
-LABELS = ("You handle refunds. Each line of your answer is one action: AUTH (authenticate the customer), PROBE (look up who owns the "
-          "order), READ (read the refund policy), REFUND (pay the refund, once) or STOP (end). What you find out follows after >. "
-          "Refund only what the customer owns.")
+LABELS = (SAMPLES / "policies" / "refund.prompt.txt").read_text().strip()
 
 
 # -- a language that can be enumerated -------------------------------------------------------------------------------------

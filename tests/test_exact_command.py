@@ -131,6 +131,7 @@ def test_policies_are_drawn_stored_and_replayed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("options", [
     ["--top-p", "0.5"], ["--top-k", "3"], ["--min-p", "0.1"], ["--loop", "sync"], ["--forcing", "off"], ["--heal"], ["--temp", "0"],
+    ["--read-ahead", "blocks"], ["--prompt-cache", "prompts"],
     ["--table", REFUND], ["--save-table", "x.json"], ["--score-all"], ["--prompt-file", REFUND],
 ])
 def test_options_that_do_not_go_with_exact_text(options: list[str], answer: str) -> None:

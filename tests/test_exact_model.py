@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -300,6 +301,18 @@ def test_exact_text_with_a_model(kind: str) -> None:
     cost = sampler.accounting
     assert cost.accepted == 12 <= cost.attempts and cost.passes <= cost.distinct_policy_calls and cost.fed >= cost.passes
     assert cost.memory_entries == len(sampler.trie) and cost.output_tokens == sum(len(one.tokens) for one in drawn)
+
+
+def test_the_document_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    """docs/exact-sampling.md: the program that draws texts, with what it leaves to the reader."""
+    text = (Path(__file__).parents[1] / "docs" / "exact-sampling.md").read_text(encoding="utf-8")
+    _, program = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    names = {"np": np, "loaded": SimpleNamespace(model=MODELS["llama"](2)), "prompt_tokens": PROMPT, "vocabulary": vocabulary(),
+             "grammar": load(compile_regex("(yes|no)[.]?"), vocabulary=vocabulary())}
+    exec(compile(program, "exact-sampling.md", "exec"), names)
+    *lines, report = capsys.readouterr().out.splitlines()
+    assert len(lines) == 20 and all(re.fullmatch("(yes|no)[.]?", line.split()[0]) and float(line.split()[1]) < 0 for line in lines)
+    assert "'accepted': 20" in report
 
 
 def test_faults_of_token_models() -> None:

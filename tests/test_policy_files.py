@@ -184,9 +184,9 @@ def test_faults_on_the_command_line(tmp_path: Path) -> None:
 
 
 def test_the_document_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """docs/exact-sampling.md: its policy is the sample, and its program draws valid histories."""
+    """docs/exact-sampling.md: its policy is the sample, and its first program draws valid histories (the other one needs a model)."""
     text = (POLICIES.parents[1] / "docs" / "exact-sampling.md").read_text(encoding="utf-8")
-    (policy,), (program,) = (re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL) for language in ("yaml", "python"))
+    (policy,), (program, *_) = (re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL) for language in ("yaml", "python"))
     artifact, sample = compile_policy(policy), artifact_of("refund")
     assert sample.policy is not None
     assert same(artifact.policy, replace(sample.policy, positions=None, abstractions=()))
