@@ -78,6 +78,12 @@ class Masks:
         self._kept = 0
         self._last_word = np.int32(-1 if sets.size % 32 == 0 else (1 << sets.size % 32) - 1)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the rows held. It grows with the states met, up to ``ROW_BYTES`` and the rows made beforehand."""
+        beforehand = len(self._warm.rows) if self._warm is not None else 0
+        return 4 * self.sets.words * (len(self.rows) + beforehand)
+
     @cached_property
     def tokens(self) -> ActionTokens:
         """The tokens of the actions."""

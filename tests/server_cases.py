@@ -72,12 +72,25 @@ def model_folder(folder: Path, seed: int = 0) -> Path:
 
 
 class Slow:
-    """A model whose passes take at least ``seconds``, and which fails when it is told to."""
+    """A model whose passes take at least ``seconds``, wait while it is stopped, and fail when it is told to."""
 
     def __init__(self, model: Any) -> None:
-        self.model, self.seconds, self.fail = model, 0.0, False
+        self.model, self.seconds, self.fail, self.calls = model, 0.0, False, 0
+        self._goes_on = threading.Event()
+        self._goes_on.set()
+
+    @contextlib.contextmanager
+    def stopped(self) -> Iterator[None]:
+        """No pass begins while the block runs."""
+        self._goes_on.clear()
+        try:
+            yield
+        finally:
+            self._goes_on.set()
 
     def __call__(self, *given: Any, **named: Any) -> Any:
+        assert self._goes_on.wait(60)
+        self.calls += 1
         time.sleep(self.seconds)
         if self.fail:
             self.fail = False

@@ -65,6 +65,7 @@ _BYTES = _Bytes()
 @click.option("--compile-states", type=click.IntRange(1), default=200_000, show_default=True, help="States of a grammar.")
 @click.option("--compile-workers", type=click.IntRange(1), default=1, show_default=True, help="Compiling processes.")
 @click.option("--grammars", type=click.IntRange(1), default=256, show_default=True, help="Grammars of requests that are kept.")
+@click.option("--grammar-rows", type=_BYTES, default="1g", show_default=True, help="Bytes of their mask rows that are kept.")
 @click.option("--prompt-cache", type=_BYTES, default="1g", show_default=True, help="Bytes of prompts that are kept.")
 @click.option("--buffers", type=_BYTES, default="1g", show_default=True, help="Bytes of freed device buffers that are kept for reuse.")
 @click.option("--json", "as_json", is_flag=True, help="Say on standard output, as one JSON object, when and where it listens.")
@@ -118,7 +119,7 @@ def setup_of(model: str, options: dict[str, Any]) -> Setup:
         request_seconds=options["timeout"], grace_seconds=options["grace"], max_tokens=options["max_tokens"],
         choices=options["max_choices"],
         compile_seconds=options["compile_timeout"], compile_bytes=options["compile_memory"], compile_states=options["compile_states"],
-        grammars=options["grammars"], prompt_cache_bytes=options["prompt_cache"],
+        grammars=options["grammars"], grammar_bytes=options["grammar_rows"], prompt_cache_bytes=options["prompt_cache"],
         buffer_bytes=options["buffers"], calls=options["max_calls"])
     return Setup(options["name"] or model, options["artifacts"], api_key_of(options["api_key"]), options["tool_format"],
                  options["whitespace"], options["compile_workers"], limits,

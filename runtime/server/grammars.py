@@ -1,7 +1,8 @@
 """The grammars of a server: artifacts loaded from a folder, and what requests bring, compiled once.
 
 In: an artifact's name, or a *spec* (what ``seam.compile_request`` takes). Out: a ``Held`` grammar under a key that is the digest of its
-content. Equal specs compile once, also when they arrive together; the grammar used longest ago goes first. A spec that cannot be compiled
+content. Equal specs compile once, also when they arrive together; past a number of grammars, or of bytes of their mask rows, the one used
+longest ago goes first. A spec that cannot be compiled
 is an ``ApiError`` 400 with the pointer, the keyword and the hint, and is remembered too, so that it costs its compile once.
 
 Compiling runs in a process of its own (``worker``), loading in a thread; the event loop waits for neither.
@@ -52,9 +53,9 @@ class GrammarCounts:
 class GrammarStore:
     """See the module's text. Belongs to one event loop."""
 
-    def __init__(self, vocabulary: Vocabulary, workers: list[CompileWorker], most: int) -> None:
-        """No grammars yet; ``most`` that requests bring are kept."""
-        self.vocabulary, self._most = vocabulary, most
+    def __init__(self, vocabulary: Vocabulary, workers: list[CompileWorker], most: int, most_bytes: int = 1 << 30) -> None:
+        """No grammars yet; of those that requests bring ``most`` are kept, and as many as have rows of ``most_bytes`` together."""
+        self.vocabulary, self._most, self._most_bytes = vocabulary, most, most_bytes
         self.workers = workers
         self.artifacts: dict[str, Held] = {}
         self.counts = GrammarCounts()
@@ -94,12 +95,19 @@ class GrammarStore:
         if task is None:
             task = self._held[key] = asyncio.ensure_future(self._compile(key, dict(spec), place))
             task.add_done_callback(_retrieved)
-            while len(self._held) > self._most:
-                self._held.popitem(last=False)
         else:
             self.counts.found += 1
         self._held.move_to_end(key)
+        self._make_room()
         return await asyncio.shield(task)
+
+    def _make_room(self) -> None:
+        """Let go of the grammars used longest ago; the newest stays. Rows of outputs under way hold theirs until they end."""
+        sizes = {key: _row_bytes(task) for key, task in self._held.items()}
+        total = sum(sizes.values())
+        while len(self._held) > 1 and (len(self._held) > self._most or total > self._most_bytes):
+            key, _ = self._held.popitem(last=False)
+            total -= sizes[key]
 
     async def close(self) -> None:
         """Stop the processes."""
@@ -126,6 +134,13 @@ class GrammarStore:
 
 def _held(key: str, grammar: Grammar) -> Held:
     return Held(key, grammar, grammar.need())
+
+
+def _row_bytes(task: asyncio.Task[Held]) -> int:
+    """Bytes of the mask rows of a grammar; 0 while it is compiled, and for a source that cannot be."""
+    if not task.done() or task.cancelled() or task.exception() is not None:
+        return 0
+    return task.result().grammar.masks.nbytes
 
 
 def _digest(data: bytes) -> str:

@@ -22,6 +22,7 @@ class Limits:
         compile_bytes: memory of the process that compiles.
         compile_states: most states of one grammar.
         grammars: grammars kept, beside those of the artifacts folder; the one used longest ago goes first.
+        grammar_bytes: most bytes of the mask rows that those grammars keep.
         prompt_cache_bytes: of the prompts kept for the next request.
         buffer_bytes: of freed device buffers that MLX keeps for reuse (its own bound is most of the machine's memory).
         calls: most tool calls of one reply, if the request does not limit them.
@@ -39,6 +40,7 @@ class Limits:
     compile_bytes: int = 4 << 30
     compile_states: int = 200_000
     grammars: int = 256
+    grammar_bytes: int = 1 << 30
     prompt_cache_bytes: int = 1 << 30
     buffer_bytes: int = 1 << 30
     calls: int = 16

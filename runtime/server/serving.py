@@ -97,7 +97,7 @@ def build_service(model: Any, tokenizer: Any, vocabulary: Vocabulary, setup: Set
     limits = setup.limits
     workers = [CompileWorker(pack, limits.compile_bytes, limits.compile_seconds, limits.compile_states)
                for _ in range(max(1, setup.workers))]
-    store = GrammarStore(vocabulary, workers, limits.grammars)
+    store = GrammarStore(vocabulary, workers, limits.grammars, limits.grammar_bytes)
     if setup.artifacts is not None:
         store.load_folder(setup.artifacts)
     engine = Engine(model, vocabulary, limits, formats=lambda name: call_format(name) if name else None, channel=channel)
