@@ -117,11 +117,12 @@ def test_policies_are_drawn_stored_and_replayed(tmp_path: Path) -> None:
     assert report["exact"]["acceptance"] == 1.0 and report["passes"] > 0 and report["masking"]["accepted"] == 6
     assert report["exact"]["distinct_policy_calls"] == 133
     stored = json.loads(Path(table).read_text())
-    assert stored["sha256"] == report["sha256"] and stored["body"]["about"]["temperature"] == "1.0"
+    assert stored["sha256"] == report["scores"]["sha256"] and stored["body"]["about"]["temperature"] == "1.0"
     again = run(*arguments, "--table", table)
     assert again.exit_code == 0, again.output
     replayed = json.loads(again.stdout)
-    assert replayed["outputs"] == report["outputs"] and replayed["passes"] == 0 and replayed["table_sha256"] == report["sha256"]
+    assert replayed["outputs"] == report["outputs"] and replayed["passes"] == 0 and replayed["scores"]["sha256"] == stored["sha256"]
+    assert replayed["scores"]["prompt_sha256"] == report["scores"]["prompt_sha256"]
     lines = run(REFUND, "--exact", "-n", "6", "--seed", "5", "--table", table).stdout.splitlines()
     assert lines == [one["text"] for one in report["outputs"]]
     Path(table).write_text(Path(table).read_text().replace("AUTH", "AUTO", 1))

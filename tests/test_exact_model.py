@@ -35,6 +35,7 @@ from stcc.runtime.exact.stateful import StatefulCars, compiled_bank  # noqa: E40
 from stcc.runtime.exact.text import TextCars  # noqa: E402
 from stcc.runtime.exact.token_models import ModelTokens, ScoresError  # noqa: E402
 from stcc.runtime.exact.transcript import LabelError, Transcript  # noqa: E402
+from stcc.runtime.models import LoadedModel, model_vocabulary  # noqa: E402
 
 PROMPT = encode("work on it:")
 ROUNDING = 2e-4  # of log-probabilities: a pass of another shape sums in another order
@@ -86,6 +87,22 @@ def test_caches_that_make_no_batch_are_fed_one_by_one(monkeypatch: pytest.Monkey
     assert single.cost.passes > batched.cost.passes
     for history in HISTORIES:
         assert np.abs(np.log(single(history)) - np.log(batched(history))).max() < ROUNDING
+
+
+@pytest.mark.parametrize("most_bytes", [0, 100_000])
+@pytest.mark.parametrize("kind", MODELS)
+def test_without_room_for_prompts_they_are_read_again(kind: str, most_bytes: int) -> None:
+    model, transcript = MODELS[kind](3), transcript_of()
+    policy = ModelPolicy(model, transcript, rows=6, most_bytes=most_bytes)
+    policy.score(HISTORIES)
+    for history in HISTORIES:
+        logits = plain(model, transcript, history)
+        assert np.abs(np.log(policy(history)) - (logits - np.log(np.exp(logits).sum()))).max() < ROUNDING
+    tokens = ModelTokens(model, PROMPT, vocabulary().size, most_bytes=most_bytes)
+    once = ModelTokens(model, PROMPT, vocabulary().size).after((5, 6), (), 1)
+    for taken in ((1, 2, 3), (5, 6), (1, 2), (5, 6)):
+        found = tokens.after(taken, (), 1)
+    assert np.abs(found - once).max() < ROUNDING
 
 
 def test_several_histories_share_a_pass_and_longer_ones_read_their_last_step_only() -> None:
@@ -337,3 +354,27 @@ def test_faults_of_token_models() -> None:
 
     with pytest.raises(ScoresError):
         ModelTokens(Broken(), PROMPT, size).after((), (), 1)
+
+
+# -- SmolLM2 ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.model
+def test_smollm2_writes_and_decides(weights: LoadedModel) -> None:
+    """A closed choice is learned whole, so that its texts come at their probabilities; labels get the scores of plain passes."""
+    language = load(compile_regex("yes|no"), vocabulary=model_vocabulary(weights))
+    prompt = weights.prompt_tokens("Yes or no? In lower case: ", chat=False)
+    assert language.vocabulary is not None
+    sampler = TextCars(language, ModelTokens(weights.model, prompt, language.vocabulary.size), 6)
+    drawn = sampler.draw(100, np.random.default_rng(0))
+    assert sampler.accounting.attempts < 300 and sampler.accounting.passes < 40 and 0 < sampler.validity <= 1
+    likeliest = max(drawn, key=lambda one: one.log_probability)
+    share = sum(one.tokens == likeliest.tokens for one in drawn) / 100
+    assert abs(share - np.exp(likeliest.log_probability) / sampler.bound) < 4.5 * 0.5 / np.sqrt(100)
+
+    def encode_with(text: str) -> list[int]:
+        return list(weights.tokenizer.encode(text, add_special_tokens=False))
+
+    transcript = Transcript.of(environment_of("refund").graph, encode_with, prompt)
+    policy, logits = ModelPolicy(weights.model, transcript), plain(weights.model, transcript, ())
+    assert np.abs(np.log(policy(())) - (logits - np.log(np.exp(logits).sum()))).max() < 10 * ROUNDING

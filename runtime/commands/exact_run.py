@@ -21,6 +21,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from stcc.formats.summary import printable
+
 if TYPE_CHECKING:
     from stcc.formats import Artifact
     from stcc.runtime.exact.accounting import Accounting
@@ -170,7 +172,7 @@ def _shown_texts(sampler: TextSampler, options: dict[str, Any]) -> list[TextSamp
     for one in _with_status(sampler.draws(options["count"], np.random.default_rng(options["seed"]), options["max_attempts"])):
         found.append(one)
         if not options["as_json"]:
-            sys.stdout.buffer.write(one.text + b"\n")
+            sys.stdout.buffer.write((printable(_readable(one.text)).encode() if sys.stdout.isatty() else one.text) + b"\n")
             sys.stdout.buffer.flush()
     return found
 
@@ -206,7 +208,7 @@ def _run_policy(artifact: Artifact, context: click.Context) -> None:
     passes = cost.passes if cost is not None else 0
     report: dict[str, Any] = {
         "text": graph.spell(found[0].history), "valid": True, "tokens": sum(len(one.history) for one in found), "passes": passes,
-        "forced": 0, "stop_reason": "stop", "seconds": round(sampler.accounting.seconds, 4), "kind": "policy", **about,
+        "forced": 0, "stop_reason": "stop", "seconds": round(sampler.accounting.seconds, 4), "kind": "policy", "scores": about,
         "outputs": [{"world": graph.worlds[one.world], "text": graph.spell(one.history)} for one in found],
         "exact": {**_cost(sampler.accounting), "passes": passes}}
     if options["compare"]:
@@ -215,7 +217,7 @@ def _run_policy(artifact: Artifact, context: click.Context) -> None:
         report["masking"] = {**_cost(masked.accounting), "passes": cost.passes - passes if cost is not None else 0,
                              "outputs": [{"world": graph.worlds[one.world], "text": graph.spell(one.history)} for one in drawn]}
     if options["save_table"] is not None:
-        report["sha256"] = _save(policy, environment, options["save_table"], about)
+        report["scores"] = {**about, "sha256": _save(policy, environment, options["save_table"], about)}
     if not options["as_json"]:
         for one in report["outputs"]:
             click.echo(one["text"])
@@ -242,7 +244,7 @@ def _policy(environment: Environment, context: click.Context) -> tuple[Policy, d
             if _is_given(context, name):
                 raise click.UsageError(f"{option} belongs to a model, and --table takes its place")
         stored = load_scores(options["table"], environment.graph)
-        return stored, {**stored.about, "table": str(options["table"]), "table_sha256": stored.digest}
+        return stored, {**stored.about, "table": str(options["table"]), "sha256": stored.digest}
     loaded = _loaded(options)
     prompt = _prompt(options)
     opening = loaded.prompt_tokens(prompt, chat=not options["raw"])
