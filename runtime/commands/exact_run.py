@@ -12,6 +12,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -34,9 +35,10 @@ if TYPE_CHECKING:
 
 MAX_ATTEMPTS = 10_000
 MOST_OUTPUTS = 1_000_000
-_OURS = {"count": "-n", "max_attempts": "--max-attempts", "compare": "--compare", "table": "--table", "save_table": "--save-table",
-         "score_all": "--score-all"}
-_POLICY_ONLY = {"table": "--table", "save_table": "--save-table", "score_all": "--score-all"}
+SCORED_FIRST = 20_000
+"""Histories that are scored in batches before the first draw, which asks for all of them; if there are more, it asks one by one."""
+_OURS = {"count": "-n", "max_attempts": "--max-attempts", "compare": "--compare", "table": "--table", "save_table": "--save-table"}
+_POLICY_ONLY = {"table": "--table", "save_table": "--save-table"}
 _NOT_EXACT = {"top_p": "--top-p", "top_k": "--top-k", "min_p": "--min-p", "loop": "--loop", "forcing": "--forcing", "heal": "--heal",
               "read_ahead": "--read-ahead", "prompt_cache": "--prompt-cache"}
 _FUNCTION = TypeVar("_FUNCTION", bound=Callable[..., Any])
@@ -53,7 +55,6 @@ def exact_options(command: _FUNCTION) -> _FUNCTION:
         click.option("--table", type=click.Path(exists=True, dir_okay=False, path_type=Path),
                      help="With --exact, of a policy: scores stored before, in place of a model."),
         click.option("--save-table", type=_PATH, help="With --exact, of a policy: store the scores here."),
-        click.option("--score-all", is_flag=True, help="With --exact, of a policy: first score every history that can become valid."),
     )):
         command = option(command)
     return command
@@ -201,8 +202,8 @@ def _run_policy(artifact: Artifact, context: click.Context) -> None:
     graph = environment.graph
     policy, about = _policy(environment, context)
     cost = getattr(policy, "cost", None)
-    if options["score_all"]:
-        _score_all(policy, environment)
+    if cost is not None:
+        _score_first(policy, environment)
     sampler = StatefulCars(environment, _walk(policy, environment), bank=compiled_bank(environment), update="none")
     found = sampler.draw(options["count"], np.random.default_rng(options["seed"]), options["max_attempts"])
     passes = cost.passes if cost is not None else 0
@@ -240,7 +241,7 @@ def _policy(environment: Environment, context: click.Context) -> tuple[Policy, d
     options = context.params
     if options["table"] is not None:
         for name, option in (("model", "--model"), ("prompt", "--prompt"), ("prompt_file", "--prompt-file"), ("temp", "--temp"),
-                             ("raw", "--raw"), ("save_table", "--save-table"), ("score_all", "--score-all")):
+                             ("raw", "--raw"), ("save_table", "--save-table")):
             if _is_given(context, name):
                 raise click.UsageError(f"{option} belongs to a model, and --table takes its place")
         stored = load_scores(options["table"], environment.graph)
@@ -254,11 +255,14 @@ def _policy(environment: Environment, context: click.Context) -> tuple[Policy, d
     return ModelPolicy(loaded.model, transcript, temperature=options["temp"]), about
 
 
-def _score_all(policy: Any, environment: Environment) -> None:
+def _score_first(policy: Any, environment: Environment) -> None:
+    """Score, in batches, what the compiled bank's residual asks for: every running history that can become valid."""
     from stcc.runtime.exact.model_policy import live_histories
 
-    with Console(stderr=True).status("scoring"):
-        policy.score(live_histories(environment))
+    histories = list(islice(live_histories(environment), SCORED_FIRST + 1))
+    if len(histories) <= SCORED_FIRST:
+        with Console(stderr=True).status(f"scoring {len(histories):,} histories"):
+            policy.score(histories)
 
 
 def _save(policy: Any, environment: Environment, path: Path, about: dict[str, str]) -> str:
