@@ -19,6 +19,7 @@ from stcc.compiler.dfa import Dfa
 from stcc.compiler.errors import BudgetError, CompileError, SourceError, UnsupportedError
 from stcc.compiler.frontends.json_schema import Notes, schema_grammar
 from stcc.compiler.frontends.json_schema.document import parse_schema
+from stcc.compiler.frontends.json_schema.types import is_type, type_schema
 from stcc.compiler.frontends.outlines import outlines_pattern
 from stcc.compiler.frontends.policy import compile_graph, history_grammar, parse_document
 from stcc.compiler.frontends.regex.language import compile_pattern
@@ -64,9 +65,10 @@ def compile_json_schema(
     source: str = "<schema>",
     trace: Trace | None = None,
 ) -> Artifact:
-    """Compile a JSON Schema (a dict, a bool, JSON text or a pydantic model class), bound to each of ``vocabularies``.
+    """Compile a JSON Schema, bound to each of ``vocabularies``: a dict, a bool, JSON text, or a type that pydantic describes.
 
-    What does not fit in relaxed order is compiled in declared order, with a warning.
+    Types are pydantic models, dataclasses, TypedDict classes and type hints. What does not fit in relaxed order is compiled in declared
+    order, with a warning.
 
     Raises CompileError: SourceError, UnsupportedError, UnsatisfiableError or BudgetError, each naming pointer, keyword and what to do.
     """
@@ -148,7 +150,8 @@ def compile_tools(
             their schema says what other names there may be.
         reasoning: a section before all else: False (default), True (may be there), ``"required"``, ``"open"`` (the prompt has opened it).
         text: whether free text may stand before calls; default: unless a call is required.
-        answer: the JSON Schema that a reply without calls satisfies, in place of free text; there is no text before calls then.
+        answer: what a reply without calls is, in place of free text: a JSON Schema, or a portable ``Artifact`` (of a pattern, say); there
+            is no text before calls then.
         options: ``whitespace`` holds of the JSON around arguments too; default here ``spaced``, as chat templates write it.
         vocabularies: to bind to; special tokens of the format (``<|channel|>``) are spelled there.
         source: for messages.
@@ -169,7 +172,7 @@ def compile_tools(
         run.notes = Notes([*request.notes, *tool_set.notes.warnings], tool_set.notes.unenforced)
         return grammar
 
-    return run.artifact(build, _schema_text(tools) + (b"" if answer is None else _schema_text(answer)), vocabularies)
+    return run.artifact(build, _schema_text(tools) + _answer_text(answer), vocabularies)
 
 
 def compile_policy(
@@ -223,17 +226,20 @@ def dfa_grammar(dfa: Dfa, name: str) -> Grammar:
     return Grammar((builder.build(),))
 
 
+def _answer_text(answer: Any) -> bytes:
+    return b"" if answer is None else answer.to_bytes() if isinstance(answer, Artifact) else _schema_text(answer)
+
+
 def _schema_text(schema: Any) -> bytes:
     """What the source digest is taken over: the text as given, else its canonical JSON."""
     if isinstance(schema, bytes):
         return schema
     if isinstance(schema, str):
         return schema.encode("utf-8", "surrogatepass")
-    model = getattr(schema, "model_json_schema", None)
-    plain = model() if callable(model) and isinstance(schema, type) else schema
     try:
+        plain = type_schema(schema) if is_type(schema) else schema
         return json.dumps(plain, separators=(",", ":"), default=str).encode("utf-8", "surrogatepass")
-    except (TypeError, ValueError, RecursionError):  # the front end says what is wrong with it
+    except (TypeError, ValueError, RecursionError):  # a CompileError is a ValueError; the front end says what is wrong with it
         return b""
 
 

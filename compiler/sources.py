@@ -6,11 +6,13 @@ In: the path of a schema, a pattern, a set of tools or a policy. Out: its kind, 
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from stcc.compiler.errors import SourceError
+from stcc.compiler.errors import CompileError, SourceError
+from stcc.compiler.frontends.json_schema.types import import_type, type_schema
 from stcc.compiler.options import Options
 from stcc.compiler.pipeline import Trace, compile_json_schema, compile_policy, compile_regex, compile_tools
 from stcc.formats import Artifact, Vocabulary
@@ -54,11 +56,27 @@ def pattern_text(data: bytes, source: str) -> str:
     return pattern.removesuffix("\n").removesuffix("\r")
 
 
+def type_text(name: str, folder: str | os.PathLike[str]) -> bytes:
+    """The JSON Schema of the Python type called ``package.module:Name``, as JSON text. Imports the module; ``folder`` is searched first.
+
+    Raises CompileError where there is no such type, or none that has a schema.
+    """
+    try:
+        schema = type_schema(import_type(name, folder))
+        return json.dumps(schema, indent=1).encode("utf-8", "surrogatepass")
+    except CompileError as error:
+        raise error.with_source(name) from error.__cause__
+    except (TypeError, ValueError, RecursionError) as error:
+        raise SourceError(f"its JSON Schema is not JSON: {error}", source=name, hint="see what its hooks add to the schema") from None
+
+
 def compile_source(
     path: str | os.PathLike[str], kind: str | None = None, options: Options | None = None, vocabularies: Iterable[Vocabulary] = (),
-    trace: Trace | None = None,
+    trace: Trace | None = None, *, text: bytes | None = None,
 ) -> Artifact:
     """Compile the file at ``path``, as ``kind`` or what its name announces, and bind it to each of ``vocabularies``.
+
+    ``text`` is what to compile where it does not stand in a file: ``path`` only names it then.
 
     Raises:
         CompileError: the kind is not known, or the source cannot be compiled.
@@ -68,7 +86,7 @@ def compile_source(
     kind = kind or source_kind(path)
     if kind not in KINDS:
         raise SourceError(f"{kind!r} is not a kind of source", source=source, hint=f"known are {', '.join(KINDS)}")
-    data = read_source(Path(path))
+    data = read_source(Path(path)) if text is None else text
     if kind == "json_schema":
         return compile_json_schema(data, options=options, vocabularies=vocabularies, source=source, trace=trace)
     if kind == "tools":

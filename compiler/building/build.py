@@ -122,7 +122,7 @@ def _plan(manifest: Manifest, cache: Cache, use_cache: bool) -> list[_Planned]:
     for target in manifest.targets:
         item = _Planned(Outcome(target))
         try:
-            digests = tuple((path, inputs.digest(path)) for path in (target.source, *target.documents.values()))
+            digests = tuple((path, inputs.digest(path)) for path in target.files)
             item.job = Job(target, inputs.key(target), digests, inputs.packs(target), cache.folder)
             item.record = _known(item.job, cache) if use_cache else None
         except CompileError as error:

@@ -29,7 +29,7 @@ LAYOUT = 1
 """Version of the cache's own layout and of what goes into a key."""
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "generation_config.json", "config.json", "chat_template.jinja")
 """What ``vocabulary_from_tokenizer`` reads of a folder."""
-_PACKAGES = ("cel-python", "interegular", "jsonschema-specifications", "outlines-core", "pyyaml", "referencing", "tokenizers")
+_PACKAGES = ("cel-python", "interegular", "jsonschema-specifications", "lark", "outlines-core", "pyyaml", "referencing", "tokenizers")
 
 
 @lru_cache(maxsize=1)
@@ -119,8 +119,8 @@ class Inputs:
         options = target.options
         parts = {
             "layout": LAYOUT, "compiler": compiler_identity(), "kind": target.kind, "name": target.source.name,
-            "source": self.digest(target.source), "options": {**options.recorded(), "max_states": options.max_states,
-                                                              "max_depth": options.max_depth},
+            "source": self.digest(target.source) if target.text is None else hashlib.sha256(target.text).hexdigest(),
+            "options": {**options.recorded(), "max_states": options.max_states, "max_depth": options.max_depth},
             "documents": {uri: self.digest(path) for uri, path in target.documents.items()},
             "vocabularies": [self.digest(pack) for pack in self.packs(target)],
         }

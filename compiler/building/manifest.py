@@ -24,10 +24,11 @@ from pathlib import Path
 from typing import Any
 
 from stcc.compiler.building.budgets import Budgets
+from stcc.compiler.building.entries import Entry, existing, list_entries
 from stcc.compiler.building.tables import Table
-from stcc.compiler.errors import CompileError, SourceError
+from stcc.compiler.errors import SourceError
 from stcc.compiler.options import Options
-from stcc.compiler.sources import KINDS, read_source, source_kind
+from stcc.compiler.sources import read_source
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -36,11 +37,9 @@ else:
 
 NAMES = ("stc.toml", "pyproject.toml")
 """What a manifest may be called, in the order in which a folder is searched."""
-_ENDINGS = (".schema.json", ".tools.json", ".policy.yaml", ".policy.yml", ".json", ".regex")
 _LIMITS = {"max_states": int, "max_depth": int, "time_limit": float}
 _ABOUT_JSON = ("whitespace", "additional_properties", "property_order", "formats", "unenforced")
 _DIALECTS = {"json_schema": ("outlines",), "regex": ("python", "ecma")}
-_MAGIC = frozenset("*?[")
 
 
 @dataclass(frozen=True)
@@ -56,6 +55,7 @@ class Target:
         documents: URI -> file, for remote references.
         vocabularies: packs and tokenizers to bind to, in the order given.
         budgets: what the artifact may cost.
+        text: what to compile where it does not stand in a file, as for a Python type; ``source`` only names it then.
     """
 
     source: Path
@@ -66,6 +66,12 @@ class Target:
     documents: Mapping[str, Path]
     vocabularies: tuple[Path, ...]
     budgets: Budgets
+    text: bytes | None = None
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that shape the artifact, vocabularies aside."""
+        return (*((self.source,) if self.text is None else ()), *self.documents.values())
 
 
 @dataclass(frozen=True)
@@ -156,87 +162,37 @@ class _Reader:
 
     def _documents(self, table: Table) -> dict[str, Path]:
         listed = table.table("schemas")
-        return {uri: self._existing(listed, uri, listed.get(uri, str)) for uri in listed.values}
-
-    def _existing(self, table: Table, key: str, text: str) -> Path:
-        path = self.path(text)
-        if not path.exists():
-            raise table.error(key, f"there is no file {text}", "paths are relative to the manifest")
-        return path
+        return {uri: existing(listed, self.folder, uri, listed.get(uri, str)) for uri in listed.values}
 
     def _targets_of(self, table: Table) -> list[Target]:
-        patterns = table.strings("source")
-        if not patterns:
-            raise table.error("source", "the target has no source", 'give a file or a pattern, such as "schemas/*.schema.json"')
-        sources = self._sources(table, patterns, table.strings("exclude") or [])
-        kind = table.get("kind", str)
-        if kind is not None and kind not in KINDS:
-            raise table.error("kind", f"{kind!r} is not a kind of source", f"known are {', '.join(KINDS)}")
+        entries = list_entries(table, self.folder)
         own = _option_values(table.table("options"))
         budgets = Budgets.read(table.table("budgets"), self.budgets)
         listed = table.strings("vocabularies")
-        vocabularies = tuple(self._existing(table, "vocabularies", text) for text in (self.vocabularies if listed is None else listed))
+        chosen = self.vocabularies if listed is None else listed
+        vocabularies = tuple(existing(table, self.folder, "vocabularies", text) for text in chosen)
         documents = {**self.documents, **self._documents(table)}
-        output, whole = table.get("output", str), len(sources) == 1 and not any(_is_pattern(text) for text in patterns)
+        output = table.get("output", str)
         table.finish()
         found, used = [], set()
-        for source, inner in sources:
-            kind_here = kind or _kind(table, source)
-            used |= own.keys() & _meaning_something(kind_here)
-            target = self._output(source, inner, output, whole)
-            found.append(Target(source, target, self._name(target), kind_here, _options(table, kind_here, self.options, own), documents,
-                                vocabularies, budgets))
+        for entry in entries:
+            used |= own.keys() & _meaning_something(entry.kind)
+            target = self._output(entry, output)
+            found.append(Target(entry.source, target, self._name(target), entry.kind, _options(table, entry.kind, self.options, own),
+                                documents, vocabularies, budgets, entry.text))
         for key in own:
             if key not in used:
                 raise table.error(f"options.{key}", f"it means nothing for {found[0].kind} sources", "leave it out")
         return found
 
-    def _sources(self, table: Table, patterns: list[str], excluded: list[str]) -> list[tuple[Path, str]]:
-        """Source files, and the path of each below the fixed part of its pattern."""
-        dropped = {path for pattern in excluded for path in self.folder.glob(pattern)}
-        found: dict[Path, str] = {}
-        for pattern in patterns:
-            if Path(pattern).is_absolute() or not _is_pattern(pattern):
-                path = self._existing(table, "source", pattern)
-                if not path.is_file():
-                    raise table.error("source", f"{pattern} is not a file", f'to take what is in a folder, write "{pattern}/*.schema.json"')
-                found[path] = path.name
-                continue
-            fixed = self.folder.joinpath(*_fixed_part(pattern))
-            matched = [path for path in self.folder.glob(pattern) if path.is_file() and path not in dropped]
-            if not matched:
-                raise table.error("source", f"no file matches {pattern}", "patterns are relative to the manifest; ** takes folders")
-            found.update((Path(os.path.normpath(path)), path.relative_to(fixed).as_posix()) for path in matched)
-        return sorted(found.items())
-
-    def _output(self, source: Path, inner: str, output: str | None, whole: bool) -> Path:
-        """Where a source's artifact goes: the target's ``output`` if that names a file, else its stem in the output folder."""
-        if output is not None and output.endswith(".stc") and whole:
+    def _output(self, entry: Entry, output: str | None) -> Path:
+        """Where an entry's artifact goes: the target's ``output`` if that names a file, else its stem in the output folder."""
+        if output is not None and output.endswith(".stc") and entry.alone:
             return self.path(output)
-        name = next((inner[:-len(ending)] for ending in _ENDINGS if inner.lower().endswith(ending) and len(source.name) > len(ending)),
-                    os.path.splitext(inner)[0])
-        return self.path(os.path.join(self.output if output is None else output, name + ".stc"))
+        return self.path(os.path.join(self.output if output is None else output, entry.stem + ".stc"))
 
     def _name(self, path: Path) -> str:
         return Path(os.path.relpath(path, self.folder)).as_posix()
-
-
-def _is_pattern(text: str) -> bool:
-    return not _MAGIC.isdisjoint(text)
-
-
-def _fixed_part(pattern: str) -> list[str]:
-    """The leading folders of a pattern that hold no wildcard."""
-    parts = pattern.split("/")[:-1]
-    first = next((place for place, part in enumerate(parts) if _is_pattern(part)), len(parts))
-    return parts[:first]
-
-
-def _kind(table: Table, source: Path) -> str:
-    try:
-        return source_kind(source)
-    except CompileError as error:
-        raise table.error("source", f"{source.name}: {error.message}", "give the target a kind") from None
 
 
 def _option_values(table: Table) -> dict[str, Any]:
@@ -273,7 +229,7 @@ def _options(table: Table, kind: str, shared: dict[str, Any], own: dict[str, Any
 def _refuse_clashes(manifest: Manifest) -> None:
     """Two targets with one output, or an output that is read."""
     source = os.fspath(manifest.file)
-    read = {path for target in manifest.targets for path in (target.source, *target.documents.values(), *target.vocabularies)}
+    read = {path for target in manifest.targets for path in (*target.files, *target.vocabularies)}
     taken: dict[Path, Target] = {}
     for target in manifest.targets:
         other = taken.setdefault(target.output, target)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from stcc.compiler.commands.outputs import check_target, print_report, print_tim
 from stcc.compiler.emit import StageReached, StageTrace, render
 from stcc.compiler.options import Options
 from stcc.compiler.pipeline import STAGES, Trace
-from stcc.compiler.sources import KINDS, compile_source, source_kind
+from stcc.compiler.sources import KINDS, compile_source, source_kind, type_text
 from stcc.compiler.vocabularies import vocabulary_from_tokenizer
 from stcc.formats import Artifact, Vocabulary
 from stcc.formats.container import write_atomic
@@ -26,7 +27,9 @@ _DIALECTS = {"json_schema": ("outlines",), "regex": ("python", "ecma"), "tools":
 
 
 @click.command("compile")
-@click.argument("source", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("source", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--type", "type_name", metavar="MODULE:NAME", default=None,
+              help="In place of SOURCE: a Python type (pydantic model, dataclass, TypedDict, hint); its module is imported.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path),
               help="Where to write; default: the source's name with .stc.")
 @click.option("--kind", type=click.Choice(KINDS), default=None, help="Default: by the file's name.")
@@ -39,26 +42,31 @@ _DIALECTS = {"json_schema": ("outlines",), "regex": ("python", "ecma"), "tools":
 @click.option("--json", "as_json", is_flag=True, help="Report as one JSON object.")
 @click.pass_context
 def compile_command(
-    ctx: click.Context, /, source: Path, output: Path | None, kind: str | None, packs: tuple[Path, ...], tokenizers: tuple[str, ...],
+    ctx: click.Context, /, source: Path | None, type_name: str | None, output: Path | None, kind: str | None,
+    packs: tuple[Path, ...], tokenizers: tuple[str, ...],
     whitespace: str | None, closed: bool, documents: tuple[str, ...], dialect: str | None, emit: str | None, time_passes: bool,
     as_json: bool, **flags: Any,
 ) -> None:
-    """Compile SOURCE (.schema.json, .json, .regex, .tools.json or .policy.yaml) to a .stc file."""
+    """Compile SOURCE (.schema.json, .json, .regex, .tools.json or .policy.yaml), or a Python type, to a .stc file."""
     console: Console = ctx.obj
-    kind = kind or source_kind(source)
-    _refuse_idle_flags(ctx, kind, dialect)
-    target = output or default_output(source)
+    if (source is None) == (type_name is None):
+        raise click.UsageError("give one of SOURCE and --type")
+    if type_name is not None and kind not in (None, "json_schema"):
+        raise click.UsageError("--type gives a JSON Schema: leave --kind out")
+    given = _Given(source, kind or source_kind(source)) if source is not None else _named_type(type_name or "")
+    _refuse_idle_flags(ctx, given.kind, dialect)
+    target = output or (default_output(source) if source is not None else Path((type_name or "").rpartition(":")[2] + ".stc"))
     if emit is None:
-        check_target(target, [source, *packs])
+        check_target(target, [*([source] if source is not None else []), *packs])
     elif output is not None:
         raise click.UsageError("--emit prints to standard output and writes no file: leave -o out")
     elif emit == "actions" and not packs and not tokenizers:
         raise click.UsageError("--emit actions shows what a vocabulary's tokens do: give --vocab or --tokenizer")
-    options = Options(whitespace=whitespace or ("spaced" if kind == "tools" else "compact"), dialect=dialect or "",
+    options = Options(whitespace=whitespace or ("spaced" if given.kind == "tools" else "compact"), dialect=dialect or "",
                       additional_properties="closed" if closed else "schema", schemas=read_documents(documents), **flags)
     trace = StageTrace(emit) if emit else Trace()
-    with console.status(f"compiling {printable(source.name)}"):
-        artifact = _compile(source, kind, options, trace, packs, tokenizers)
+    with console.status(f"compiling {printable(given.path.name)}"):
+        artifact = _compile(given, options, trace, packs, tokenizers)
         if artifact is None:
             report = {"stage": emit, "text": render(trace, emit or "")}
         else:
@@ -76,8 +84,22 @@ def compile_command(
         print_times(trace.seconds, console)
 
 
+@dataclass(frozen=True)
+class _Given:
+    """What to compile: a file, or text that ``path`` names only."""
+
+    path: Path
+    kind: str
+    text: bytes | None = None
+
+
+def _named_type(name: str) -> _Given:
+    """The type called ``name``, looked for in this folder too."""
+    return _Given(Path(name), "json_schema", type_text(name, Path.cwd()))
+
+
 def _compile(
-    source: Path, kind: str, options: Options, trace: Trace, packs: tuple[Path, ...], tokenizers: tuple[str, ...],
+    given: _Given, options: Options, trace: Trace, packs: tuple[Path, ...], tokenizers: tuple[str, ...],
 ) -> Artifact | None:
     """The artifact; None once the stage to emit is reached."""
     def vocabularies() -> list[Vocabulary]:
@@ -85,7 +107,7 @@ def _compile(
 
     try:
         bound_to = trace.stage("vocabularies", vocabularies) if packs or tokenizers else ()
-        artifact = compile_source(source, kind, options, bound_to, trace)
+        artifact = compile_source(given.path, given.kind, options, bound_to, trace, text=given.text)
         return None if isinstance(trace, StageTrace) else artifact
     except StageReached:
         return None

@@ -1,6 +1,7 @@
 """The JSON Schema front end: a schema document becomes a grammar that admits exactly its valid instances.
 
     document.py      parse, number subschemas, resolve references
+    types.py         Python types as schemas
     expansion.py     keywords -> formulas over one JSON type's atoms (atoms.py, formula.py)
     construction.py  value positions and the work list of rules
     arrangement.py order.py   the order of members; objects.py unordered.py members.py keys.py   object rules
@@ -47,7 +48,7 @@ class Notes:
 
 
 def schema_grammar(schema: Any, options: Options | None = None, deadline: Deadline | None = None) -> tuple[Grammar, Notes]:
-    """The grammar of ``schema`` (a dict, a bool, JSON text or a pydantic model class).
+    """The grammar of ``schema`` (a dict, a bool, JSON text or a Python type, as ``types.py`` has them).
 
     Raises SourceError for what is not a schema, UnsupportedError for keywords that are not enforced, BudgetError past the options' limits.
     """

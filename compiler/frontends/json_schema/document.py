@@ -1,9 +1,8 @@
 """The schema document: parsed once, every subschema numbered, every reference resolved, nothing fetched.
 
-In: a dict, a bool, JSON text or a pydantic model class. Out: a ``Document`` whose ``schemas`` are numbered on demand; equal subschemas
-without
-references share a number, so that equal places of a large document are one state later. Numbers are read as ``Decimal``, so that bounds
-stay exact. Other documents come from ``Options.schemas`` only.
+In: a dict, a bool, JSON text or a Python type (``types.py``). Out: a ``Document`` whose ``schemas`` are numbered on demand; equal
+subschemas without references share a number, so that equal places of a large document are one state later. Numbers are read as
+``Decimal``, so that bounds stay exact. Other documents come from ``Options.schemas`` only.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ import referencing.jsonschema
 
 from stcc.compiler.errors import BudgetError, SourceError, UnsupportedError
 from stcc.compiler.frontends.json_schema.drafts import of_draft
+from stcc.compiler.frontends.json_schema.types import is_type, type_schema
 from stcc.compiler.options import Options
 
 _REFERENCE_KEYWORDS = frozenset(
@@ -66,12 +66,11 @@ def parse_schema(source: Any, max_depth: int = 128) -> Any:
         value = _parse_text(source)
         check_depth(value, levels)
         return value
-    model = getattr(source, "model_json_schema", None)
-    value = model() if callable(model) and isinstance(source, type) else source
+    value = type_schema(source) if is_type(source) else source
     if isinstance(value, (Mapping, bool)):
         check_depth(value, levels)
         return _decimals(value)
-    raise SourceError(f"a schema is a dict, a bool, JSON text or a pydantic model class, not {type(source).__name__}")
+    raise SourceError(f"a schema is a dict, a bool, JSON text, a pydantic model class or another type, not {type(source).__name__}")
 
 
 def _parse_text(source: bytes | str) -> Any:
