@@ -1,0 +1,150 @@
+"""All that is said of one grammar: its fields, the certified regions of its output, and cautions.
+
+In: an artifact, and its source where it is at hand; or the path of either. Out: an ``Explanation``. A ``.stc`` holds no source, so that
+places in it are paths of fields, not pointers into a schema, and overlaps of patterns are not looked for.
+
+>>> from stcc.compiler import compile_json_schema
+>>> schema = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"], "additionalProperties": False}
+>>> [(field.name, field.lengths.passes, field.lengths.least[0]) for field in explain_artifact(compile_json_schema(schema)).fields]
+[('', 1, 11), ('/ok', 1, 4)]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stcc.compiler.analyses.cut_states import cut_states
+from stcc.compiler.analyses.forced import forced_chains
+from stcc.compiler.analyses.regions import Region, certified_regions
+from stcc.compiler.comparison.json_path import path_at
+from stcc.compiler.comparison.places import subschemas
+from stcc.compiler.explaining.cautions import Caution, recorded_cautions, text_cautions, whitespace_cautions
+from stcc.compiler.explaining.fields import Field, Fields
+from stcc.compiler.explaining.json_modes import UnreadableError
+from stcc.compiler.explaining.lengths import Lengths, Measures
+from stcc.compiler.explaining.parts import PartReader
+from stcc.compiler.explaining.reading import Reading, read_machine
+from stcc.compiler.explaining.witnesses import Witnesses
+from stcc.compiler.options import Options
+from stcc.formats import Artifact
+from stcc.formats.machine import Machine
+
+
+@dataclass(frozen=True)
+class ExplainedField:
+    """A field, with a shortest text that leads to it, the subschemas about it, and the number of its region."""
+
+    field: Field
+    prefix: bytes
+    pointers: tuple[str, ...] = ()
+    region: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """What is known of a grammar.
+
+    Attributes:
+        artifact: what was explained.
+        whole: the numbers of the whole output.
+        explained: its fields, in the order in which texts come to them; the first is the output.
+        cuts: how many cut states the output has.
+        regions: the gaps between them.
+        cautions: see ``Caution``.
+        reading: the machine as it was read, for drawings.
+        unread: why the machine was read by parts although it is JSON, else empty.
+        tools: for a set of tools whose source is at hand, the arguments of each, compiled alone.
+    """
+
+    artifact: Artifact
+    whole: Lengths
+    explained: tuple[ExplainedField, ...]
+    cuts: int
+    regions: tuple[Region, ...]
+    cautions: tuple[Caution, ...]
+    reading: Reading | None
+    unread: str = ""
+    tools: Mapping[str, Explanation] | None = None
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The fields alone."""
+        return tuple(entry.field for entry in self.explained)
+
+
+def explain_artifact(artifact: Artifact, schema: Any = None) -> Explanation:
+    """Explain an artifact; ``schema`` is its document, if it has one and it is at hand."""
+    machine = artifact.machine
+    reading, unread = _read(artifact.kind, machine)
+    measures = Measures(reading)
+    fields = Fields(reading, measures)
+    witnesses = Witnesses(reading, measures)
+    records = fields.records()
+    regions = tuple(certified_regions(machine))
+    begins = _region_of_state(machine, regions)
+    explained = tuple(_explained(field, reading, witnesses, schema, regions, begins) for field in records)
+    places = {entry.field.path: entry.pointers[0] if entry.pointers else entry.field.name or "#" for entry in explained}
+    found = [*recorded_cautions(artifact.metadata), *whitespace_cautions(fields),
+             *text_cautions(fields, records, lambda field: places[field.path])]
+    if schema is not None:
+        from stcc.compiler.explaining.overlaps import name_overlaps  # the front end's packages, which an install without them lacks
+
+        found += name_overlaps(schema)
+    once = {(caution.code, caution.place, caution.message.split(" comes before ")[0]): caution for caution in reversed(found)}
+    return Explanation(artifact, records[0].lengths, explained, len(cut_states(machine)), regions, tuple(reversed(once.values())), reading,
+                       unread)
+
+
+def explain_file(path: Path, options: Options | None = None) -> Explanation:
+    """Explain a ``.stc``, or a source compiled with ``options``.
+
+    Raises:
+        FormatError: a broken ``.stc``.
+        CompileError: a source that cannot be compiled, or whose kind is not known.
+        OSError: the file cannot be read.
+    """
+    from stcc.compiler.comparison.sides import is_compiled
+
+    if is_compiled(path):
+        return explain_artifact(Artifact.load(path))
+    from stcc.compiler.explaining.sources import explain_source
+
+    return explain_source(path, options)
+
+
+def _read(kind: str, machine: Machine) -> tuple[Reading, str]:
+    """The machine as JSON if that is what it is, else by parts."""
+    unread = ""
+    if kind == "json_schema":
+        try:
+            return read_machine(machine), ""
+        except UnreadableError as error:
+            unread = str(error)
+    return read_machine(machine, PartReader(machine), most=1_000_000), unread
+
+
+def _region_of_state(machine: Machine, regions: tuple[Region, ...]) -> dict[int, int]:
+    """State -> number of the region that begins there, or before it with forced text only."""
+    cells, _ = forced_chains(machine)
+    found: dict[int, int] = {}
+    for number, region in enumerate(regions):
+        state = region.start
+        while 0 <= state < machine.states and state != region.stop and state not in found:
+            found[state] = number
+            state = int(cells[state])
+    return found
+
+
+def _explained(field: Field, reading: Reading, witnesses: Witnesses, schema: Any, regions: tuple[Region, ...],
+               begins: Mapping[int, int]) -> ExplainedField:
+    number, node = field.entry
+    context = reading.contexts[number]
+    prefix = witnesses.to(context, node)
+    pointers: tuple[str, ...] = ()
+    if schema is not None:
+        pointers = tuple(subschemas(schema, path_at(prefix, len(prefix)) if field.path else ()))
+    region = begins.get(context.nodes[node].state) if number == 0 and field.path else None
+    return ExplainedField(field, prefix, pointers, region)
