@@ -5,6 +5,7 @@ The compiler is imported when a function is called, so that decoding with bound 
 
 from __future__ import annotations
 
+import base64
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -75,7 +76,8 @@ def compile_request(spec: dict[str, Any], vocabulary: Vocabulary, limits: dict[s
     """The artifact of what a request to the server constrains, bound to ``vocabulary``.
 
     Args:
-        spec: ``kind`` (``json_schema``, ``regex`` or ``tools``) and the arguments of that compile function, ``options`` among them.
+        spec: ``kind`` (``json_schema``, ``regex`` or ``tools``) and the arguments of that compile function, ``options`` among them. With
+            ``tools``, an ``answer`` that is no schema is ``answer_pattern``, a pattern, or ``answer_artifact``, a ``.stc`` in base 64.
         vocabulary: the model's.
         limits: options that the server sets, whatever the request says.
 
@@ -85,9 +87,13 @@ def compile_request(spec: dict[str, Any], vocabulary: Vocabulary, limits: dict[s
     from stcc.compiler import pipeline
     from stcc.compiler.options import Options
 
-    arguments = {key: value for key, value in spec.items() if key not in ("kind", "options", "source")}
-    compile_source = {"json_schema": pipeline.compile_json_schema, "regex": pipeline.compile_regex, "tools": pipeline.compile_tools}
     options = Options(**{**spec.get("options", {}), **limits})
+    arguments = {key: value for key, value in spec.items() if key not in ("kind", "options", "source", "answer_pattern", "answer_artifact")}
+    if "answer_pattern" in spec:
+        arguments["answer"] = pipeline.compile_regex(spec["answer_pattern"], options=options)
+    if "answer_artifact" in spec:
+        arguments["answer"] = Artifact.from_bytes(base64.b64decode(spec["answer_artifact"]))
+    compile_source = {"json_schema": pipeline.compile_json_schema, "regex": pipeline.compile_regex, "tools": pipeline.compile_tools}
     return compile_source[spec["kind"]](spec["source"], options=options, vocabularies=[vocabulary], **arguments)
 
 

@@ -190,21 +190,37 @@ def family(server: Live) -> Iterator[Any]:
     server.service.family = before
 
 
+@pytest.mark.parametrize("name", ["hermes", "llama3", "harmony", "qwen3_coder"])
+def test_patterns_and_artifacts_beside_tools(server: Live, family: Any, name: str) -> None:
+    """A reply is calls or the answer, whichever the model begins; both occur."""
+    family(name)
+    answers: tuple[tuple[dict[str, Any], str], ...] = (
+        ({"guided_regex": "[a-z]{3,9}"}, "[a-z]{3,9}"), ({"response_format": {"type": "stc", "artifact": "month"}}, r"\d{4}-\d\d"))
+    seen = set()
+    for fields, pattern in answers:
+        for choice in ("auto", "none", "required"):
+            response = server.chat(tools=[ADD], tool_choice=choice, **fields, temperature=1.5, n=4, seed=1, max_tokens=200)
+            for found in response.json()["choices"]:
+                calls = found["message"].get("tool_calls")
+                check_calls({"tool_calls": calls or []})
+                assert bool(calls) == (found["finish_reason"] == "tool_calls") and (choice != "none" or not calls)
+                assert calls or choice != "required"
+                assert calls or re.fullmatch(pattern, found["message"]["content"])
+                seen.add("calls" if calls else "answer")
+    assert seen == {"calls", "answer"}
+
+
 @pytest.mark.parametrize("name", sorted(FORMATS))
 def test_every_family_of_tool_calls(server: Live, family: Any, name: str) -> None:
     family(name)
     found = server.answer(tools=[ADD, NOTE], tool_choice="required", temperature=1.2, seed=1, max_tokens=200)
     assert found["finish_reason"] == "tool_calls" and found["message"]["content"] is None
     check_calls(found["message"])
-    together = server.chat(tools=[ADD], response_format=RECORD, temperature=1.2, seed=1, max_tokens=200)
-    if FORMATS[name].preamble is None:
-        assert together.status_code == 400 and "two ways" in together.json()["error"]["message"]
+    message = server.answer(tools=[ADD], response_format=RECORD, temperature=1.2, seed=1, max_tokens=200)["message"]
+    if message.get("tool_calls"):
+        check_calls(message)
     else:
-        message = together.json()["choices"][0]["message"]
-        if message.get("tool_calls"):
-            check_calls(message)
-        else:
-            jsonschema.validate(json.loads(message["content"]), SOURCES["record"])
+        jsonschema.validate(json.loads(message["content"]), SOURCES["record"])
     alone = server.answer(response_format=RECORD, temperature=1.2, seed=1, max_tokens=200)
     jsonschema.validate(json.loads(alone["message"]["content"]), SOURCES["record"])
 
@@ -224,7 +240,8 @@ def test_models_that_reason(server: Live, family: Any) -> None:
         found = thinking.answer(response_format=RECORD, max_tokens=90)
         jsonschema.validate(json.loads(found["message"]["content"]), SOURCES["record"])
         assert found["message"]["reasoning_content"]
-        assert thinking.refusal(guided_regex="[a-z]+")["code"] == "unenforceable"
+        found = thinking.answer(guided_regex="[a-z]{3,9}", max_tokens=90)["message"]
+        assert re.fullmatch("[a-z]{3,9}", found["content"]) and found["reasoning_content"]
         assert "reasoning_content" in thinking.answer(max_tokens=10)["message"]
 
 
@@ -234,8 +251,9 @@ def test_models_that_reason(server: Live, family: Any) -> None:
     ({"tools": [{"type": "web_search"}]}, "tools/0"),
     ({"tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {
         "a": {"type": "string", "pattern": "(?<x>a)\\k<x>"}}}}}]}, "tools/0/function/parameters/properties/a"),
-    ({"tools": [ADD], "guided_regex": "a"}, "guided_regex"),
-    ({"tools": [ADD], "response_format": {"type": "stc", "artifact": "vote"}}, "response_format"),
+    ({"tools": [ADD], "guided_regex": "(a"}, "guided_regex"),
+    ({"tools": [ADD], "guided_regex": "<tool_call>\n.*"}, "guided_regex"),
+    ({"tools": [ADD], "response_format": {"type": "stc", "artifact": "other"}}, "response_format"),
     ({"response_format": {"type": "json_schema", "json_schema": {"schema": {"properties": {"a": {"minimum": "x"}}}}}},
      "response_format.json_schema.schema/properties/a"),
     ({"response_format": {"type": "json_schema", "json_schema": {"schema": False}}}, "response_format.json_schema.schema"),

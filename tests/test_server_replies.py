@@ -77,6 +77,20 @@ def test_answers_may_hold_what_looks_like_a_call() -> None:
     assert (opened.reasoning, opened.content) == ("hm", answer)
 
 
+@pytest.mark.parametrize("space", ["", " ", "\n\t "])
+def test_bare_calls_and_answers_are_told_apart_by_their_beginning(space: str) -> None:
+    def spaced(text: str) -> str:
+        return text.replace("~", space)
+
+    calls = ['~{~"name"~:~"add"~,~"parameters"~:~{"a": 1}~}', '{"name":~"note",~"parameters":~{}}']
+    answers = ['{"name":~"ad d",~"parameters":~{"a": 1}}', '{"name":~"adds",~"parameters":~{}}', '{"name":~"add"}',
+               '{"name":~"add",~"x":~1}', "{}", "{", '{"name":~"add",~"parameters"~', "hello {}", '~["name"]', '{"parameters":~{},~"name":~"add"}']
+    for text, called in ((spaced(text), group is calls) for group in (calls, answers) for text in group):
+        for seed in range(4):
+            found = read(ReplyReader(FORMATS["llama3"], SCHEMAS, answers=True), text.encode(), random.Random(seed))
+            assert (len(found.calls), found.content) == ((1, "") if called else (0, text)), text
+
+
 @settings(max_examples=80, deadline=None)
 @given(st.text(alphabet="<tool_cal>{}é🙂\n", max_size=60), st.integers(0, 1000))
 def test_free_text_that_holds_no_call_is_content_whole(text: str, seed: int) -> None:

@@ -14,13 +14,15 @@ from hypothesis import strategies as st
 from test_tools_formats import DISTINCT
 from tool_cases import PARSERS, TOOLS, accepts, problems
 
-from stcc.compiler import CompileError, compile_tools
+from stcc.compiler import CompileError, compile_json_schema, compile_regex, compile_tools
 from stcc.compiler.frontends.regex.language import compile_pattern
 from stcc.compiler.frontends.tools import FORMATS
+from stcc.compiler.frontends.tools.beginnings import machine_grammar, without_beginnings
 from stcc.compiler.ir import Grammar, RuleBuilder, verify_grammar
 from stcc.compiler.machine import link
 from stcc.compiler.options import Deadline, Options
 from stcc.compiler.pipeline import dfa_grammar
+from stcc.compiler.stepping import accepts as steps_accept
 from stcc.compiler.trim import trim
 from stcc.compiler.union import either, sequence
 from stcc.runtime.sampling import Walker
@@ -78,10 +80,104 @@ def test_choices_with_an_answer() -> None:
 
 
 @pytest.mark.parametrize("format", BARE)
-def test_formats_that_cannot_tell_them_apart_say_so(format: str) -> None:
-    with pytest.raises(CompileError, match="two ways"):
-        compile_tools(TOOLS, format=format, answer=ANSWER)
+def test_bare_calls_and_answers(format: str) -> None:
+    """Where calls are JSON objects without a mark, an answer does not begin with a tool's name and the word for its arguments."""
+    call = '{"name": "get_time", "parameters": {}}'
+    anything = compile_tools(TOOLS, format=format, answer={"type": "object"})
+    for text in (call, "{}", '{"name": "get_time"}', '{"name": "get_time", "more": [{"parameters": {}}]}',
+                 '{"name": "get_times", "parameters": {"z": 1}}', '{"parameters": {}, "name": "get_time"}'):
+        assert accepts(anything, text), text
+    for text in ('{"name": "get_time", "parameters": {"z": 1}}', '{"name": "get_time", "parameters": 3}', '[{"name": "get_time"}]'):
+        assert not accepts(anything, text), text
+    typed = compile_tools(TOOLS, format=format, answer=ANSWER)
+    assert accepts(typed, '{"text": "a", "more": [{"text": "b"}]}') and accepts(typed, call) and not accepts(typed, "{}")
     assert accepts(compile_tools(TOOLS, format=format, answer=ANSWER, tool_choice="none"), '{"text": "a"}')
+
+
+@pytest.mark.parametrize("format", BARE)
+def test_samples_of_bare_calls_and_answers(format: str) -> None:
+    rng, seen = np.random.default_rng(3), set()
+    outputs = Walker(compile_tools(TOOLS, format=format, answer=ANSWER).machine)
+    for _ in range(24):
+        reply = outputs.output(rng, 400).decode()
+        if is_answer(format, reply):
+            seen.add("answer")
+        else:
+            seen.add("calls")
+            assert all(problems(call) == [] for call in PARSERS[format](reply).calls), reply
+    assert seen == {"answer", "calls"}
+
+
+@pytest.mark.parametrize("format", DISTINCT)
+def test_patterns_as_answers(format: str) -> None:
+    """Any text of a pattern is an answer, unless it begins as calls do, or with another mark that readers go by."""
+    family = FORMATS[format]
+    artifact = compile_tools(TOOLS, format=format, answer=compile_regex(r"[\s\S]*"))
+    call = family.section_open + family.head or '{"name": "get_time", "parameters":'
+    marks = [call, *(section.open for section in (family.reasoning,) if section is not None)]
+    for mark in marks:
+        assert not accepts(artifact, family.text.open + mark) and not accepts(artifact, family.text.open + mark + "x")
+        assert accepts(artifact, family.text.open + mark[:-1] + "\x7f") and accepts(artifact, family.text.open + "x" + mark)
+
+
+def test_answers_that_are_all_calls_are_refused() -> None:
+    with pytest.raises(CompileError, match="no answer is left"):
+        compile_tools(TOOLS, format="hermes", answer=compile_regex("<tool_call>\\n[a-z]*"))
+
+
+def test_an_artifact_of_tools_is_no_answer() -> None:
+    with pytest.raises(CompileError, match="special tokens"):
+        compile_tools(TOOLS, format="hermes", answer=compile_tools(TOOLS, format="harmony"))
+
+
+def test_an_answer_told_apart_only_inside_a_value() -> None:
+    """The array opens a nested value, in which the text goes on like a mark."""
+    inner = compile_json_schema({"type": "array", "items": {"$ref": "#"}}).machine
+    beginning = compile_regex(r"\[\[\[").machine
+    with pytest.raises(CompileError, match="value inside"):
+        without_beginnings(inner, beginning)
+
+
+RECURSIVE: list[Any] = [
+    ANSWER, {"type": "object"}, {"type": "array", "items": {"anyOf": [{"$ref": "#"}, {"enum": [1, "x"]}]}},
+    {"type": "object", "properties": {"kind": {"enum": ["a", "b"]}, "next": {"$ref": "#"}}, "required": ["kind"],
+     "oneOf": [{"properties": {"kind": {"const": "a"}}}, {"required": ["next"]}]},
+    {"type": "array", "uniqueItems": True, "items": {"type": "string"}},
+]
+
+
+@pytest.mark.parametrize("schema", RECURSIVE, ids=range(len(RECURSIVE)))
+def test_machines_turned_back_into_grammars(schema: Any) -> None:
+    machine = compile_json_schema(schema).machine
+    grammar = machine_grammar(machine)
+    assert verify_grammar(grammar) == []
+    again = link(trim(grammar, Deadline(60)), Options(), Deadline(60))
+    assert again.states <= 2 * machine.states and len(again.unique) == len(machine.unique)
+    rng = np.random.default_rng(5)
+    for source, other in ((machine, again), (again, machine)):
+        for _ in range(20):
+            text = Walker(source).output(rng, 120)
+            place = int(rng.integers(0, len(text)))
+            broken = text[:place] + bytes([int(rng.integers(32, 127))]) + text[place + 1:]
+            assert steps_accept(other, text) and steps_accept(other, broken) == steps_accept(source, broken), text
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.text(alphabet="ab", min_size=1, max_size=4), min_size=1, max_size=6, unique=True),
+       st.lists(st.text(alphabet="ab", min_size=1, max_size=3), min_size=1, max_size=3, unique=True))
+def test_beginnings_taken_away(words: list[str], beginnings: list[str]) -> None:
+    def machine(listed: list[str]) -> Any:
+        return compile_regex("|".join(f"({word})" for word in listed)).machine
+
+    grammar = without_beginnings(machine(words), machine(beginnings))
+    expected = {word for word in words if not any(word.startswith(beginning) for beginning in beginnings)}
+    if not expected:
+        with pytest.raises(CompileError, match="satisfy"):
+            trim(grammar)
+        return
+    rest = link(trim(grammar), Options(), Deadline(60))
+    texts = ["".join(letters) for size in range(5) for letters in itertools.product("ab", repeat=size)]
+    assert {text for text in texts if steps_accept(rest, text.encode())} == expected
 
 
 def test_notes_of_the_answer_are_kept() -> None:

@@ -1,16 +1,15 @@
 """What a request constrains: ``response_format``, ``guided_regex`` and ``tools`` become one grammar, or none for free text.
 
 In: a request, the server's format of tool calls, and whether the prompt has opened a reasoning section. Out: a ``Constraint``: an
-artifact's name or a spec to compile, and how the reply is to be read. Combinations that no grammar enforces are an ``ApiError`` 400.
+artifact's name or a spec to compile, and how the reply is to be read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from stcc.runtime.server.errors import ApiError
 from stcc.runtime.server.requests import ArtifactFormat, ChatRequest, JsonSchemaFormat, Request
 
 SCHEMA_PLACE = "response_format.json_schema.schema"
@@ -22,10 +21,10 @@ class Constraint:
 
     Attributes:
         artifact: name of a preloaded artifact.
-        spec: what to compile; neither of the two for free text.
+        spec: what to compile; neither of the two for free text. With both, the artifact is the spec's answer.
         place: the request's field that errors of compiling point into.
         calls: whether the reply may hold tool calls.
-        answers: whether a reply without calls is a JSON answer.
+        answers: whether a reply without calls is an answer, not free text.
         parameters: tool -> schema of its arguments.
     """
 
@@ -55,46 +54,52 @@ class Family:
 
 
 def constraint_of(request: Request, family: Family, reasoning_open: bool) -> Constraint:
-    """The constraint of ``request``. ApiError 400 for what cannot be enforced."""
+    """The constraint of ``request``. What cannot be enforced is found out when it is compiled."""
     tools = request.tools if isinstance(request, ChatRequest) else None
     wanted = request.response_format
     if tools and isinstance(request, ChatRequest):
         return _with_tools(request, tools, family, reasoning_open)
-    if wanted is None or wanted.type == "text":
-        if request.guided_regex is None:
-            return Constraint()
-        _no_section(family, reasoning_open, "guided_regex")
+    free = wanted is None or wanted.type == "text"
+    if free and request.guided_regex is None:
+        return Constraint()
+    chat = isinstance(request, ChatRequest)
+    if free or isinstance(wanted, ArtifactFormat):
+        if chat and reasoning_open:
+            return _answered({"kind": "tools", "source": {"tools": []}, "format": family.format, "reasoning": "open"}, request, family)
+        if isinstance(wanted, ArtifactFormat):
+            return Constraint(artifact=wanted.artifact)
         return Constraint(spec={"kind": "regex", "source": request.guided_regex}, place="guided_regex")
-    if isinstance(wanted, ArtifactFormat):
-        _no_section(family, reasoning_open, "response_format")
-        return Constraint(artifact=wanted.artifact)
+    if chat and (family.thinks or reasoning_open or family.description.text.open):
+        spec = {"kind": "tools", "source": {"tools": []}, "format": family.format, "reasoning": _reasoning(family, reasoning_open)}
+        return _answered(spec, request, family)
     schema, options = _answer(wanted, family)
-    if isinstance(request, ChatRequest) and (family.thinks or reasoning_open or family.description.text.open):
-        reasoning = _reasoning(family, reasoning_open)
-        spec = {"kind": "tools", "source": {"tools": []}, "format": family.format, "answer": schema, "options": options,
-                "reasoning": reasoning}
-        return Constraint(spec=spec, answers=True)
     return Constraint(spec={"kind": "json_schema", "source": schema, "options": options})
 
 
 def _with_tools(request: ChatRequest, tools: list[Any], family: Family, reasoning_open: bool) -> Constraint:
-    wanted = request.response_format
-    if request.guided_regex is not None or isinstance(wanted, ArtifactFormat):
-        name = "guided_regex" if request.guided_regex is not None else "response_format"
-        raise ApiError(400, f"{name} of this kind and tools cannot be enforced together", param=name, code="unenforceable",
-                       hint="use response_format json_schema beside tools, or leave the tools out")
     document = {"tools": tools, **({} if request.tool_choice is None else {"tool_choice": request.tool_choice}),
                 **({} if request.parallel_tool_calls is None else {"parallel_tool_calls": request.parallel_tool_calls})}
-    spec: dict[str, Any] = {"kind": "tools", "source": document, "format": family.format, "reasoning": _reasoning(family, reasoning_open)}
-    answers = wanted is not None and wanted.type != "text"
-    spec["options"] = {"whitespace": "spaced"}
-    if wanted is not None and wanted.type != "text":
-        spec["answer"], options = _answer(wanted, family)
-        if options.get("additional_properties") == "closed":
-            spec["answer"] = _closed(spec["answer"])
+    spec: dict[str, Any] = {"kind": "tools", "source": document, "format": family.format, "reasoning": _reasoning(family, reasoning_open),
+            "options": {"whitespace": "spaced"}}
     functions = [tool["function"] for tool in tools if isinstance(tool, dict) and isinstance(tool.get("function"), dict)]
     parameters = {function["name"]: function.get("parameters") or {} for function in functions if isinstance(function.get("name"), str)}
-    return Constraint(spec=spec, calls=request.tool_choice != "none", answers=answers, parameters=parameters)
+    return replace(_answered(spec, request, family), calls=request.tool_choice != "none", parameters=parameters)
+
+
+def _answered(spec: dict[str, Any], request: Request, family: Family) -> Constraint:
+    """The constraint of ``spec``, replies of tools, with the answer that the request asks for in place of free text."""
+    wanted = request.response_format
+    if isinstance(wanted, ArtifactFormat):
+        return Constraint(artifact=wanted.artifact, spec=spec, place="response_format", answers=True)
+    if wanted is not None and wanted.type != "text":
+        schema, options = _answer(wanted, family)
+        if "options" not in spec:
+            return Constraint(spec={**spec, "answer": schema, "options": options}, answers=True)
+        return Constraint(spec={**spec, "answer": _closed(schema) if options.get("additional_properties") == "closed" else schema},
+                          answers=True)
+    if request.guided_regex is not None:
+        return Constraint(spec={**spec, "answer_pattern": request.guided_regex}, place="guided_regex", answers=True)
+    return Constraint(spec=spec)
 
 
 def _answer(wanted: Any, family: Family) -> tuple[Any, dict[str, Any]]:
@@ -131,10 +136,3 @@ def _reasoning(family: Family, opened: bool) -> bool | str:
     if family.description.reasoning is None:
         return False
     return "open" if opened else family.thinks
-
-
-def _no_section(family: Family, reasoning_open: bool, param: str) -> None:
-    if reasoning_open:
-        raise ApiError(400, "the chat template opens a reasoning section, which this constraint has no room for", param=param,
-                       code="unenforceable",
-                       hint='turn reasoning off, for many models with "chat_template_kwargs": {"enable_thinking": false}')

@@ -58,6 +58,7 @@ class GrammarStore:
         self.vocabulary, self._most, self._most_bytes = vocabulary, most, most_bytes
         self.workers = workers
         self.artifacts: dict[str, Held] = {}
+        self._files: dict[str, bytes] = {}
         self.counts = GrammarCounts()
         self._held: OrderedDict[str, asyncio.Task[Held]] = OrderedDict()
         self._turn = 0
@@ -73,8 +74,8 @@ class GrammarStore:
             raise ServeError(f"{folder} holds no .stc file", "compile one: stcc compile SOURCE -o NAME.stc --vocab MODEL.stv")
         for path in paths:
             try:
-                grammar = load(path, vocabulary=self.vocabulary)
-                self.artifacts[path.stem] = _held(_digest(path.read_bytes()), grammar)
+                grammar, data = load(path, vocabulary=self.vocabulary), path.read_bytes()
+                self.artifacts[path.stem], self._files[path.stem] = _held(_digest(data), grammar), data
             except (ValueError, FormatError) as error:
                 raise ServeError(f"{path.name} cannot be served: {error}", "bind it to this model's vocabulary: stcc bind") from error
 
@@ -87,6 +88,11 @@ class GrammarStore:
                            hint=f"there are: {known}")
         self.counts.found += 1
         return held
+
+    def file(self, name: str) -> bytes:
+        """The file of a preloaded artifact. ApiError 400 if there is none of that name."""
+        self.artifact(name)
+        return self._files[name]
 
     async def get(self, spec: Mapping[str, Any], place: str) -> Held:
         """The grammar of ``spec``. ApiError 400, saying where below the request's field ``place``, if it cannot be compiled."""

@@ -51,7 +51,7 @@ class ReplyReader:
             call_format: the family's ``CallFormat``; None where there are neither calls nor reasoning.
             parameters: tool -> schema of its arguments, which says what is a string where arguments are tagged text.
             opened: whether the prompt has opened the reasoning section.
-            answers: whether a reply that is not calls is a JSON answer, which may hold what looks like a call.
+            answers: whether a reply that is not calls is an answer, which may hold what looks like a call, but does not begin with it.
             calls: whether there may be calls.
         """
         self._format, self._parameters, self._answers = call_format, parameters, answers
@@ -60,6 +60,7 @@ class ReplyReader:
         self._calls = calls and call_format is not None
         self._start = call_format.section_open + call_format.head if self._calls else ""
         self._bare = self._calls and not self._start  # told from text by its first character
+        self._heads = _heads(call_format, parameters) if self._bare and answers else ()
         section = call_format.reasoning if call_format is not None else None
         self._reasoning: Any = section
         self._state: State = "text" if section is None else "reasoning" if opened else "start"
@@ -153,7 +154,13 @@ class ReplyReader:
         text = self._buffer.lstrip()
         if not text:
             return False
-        self._state = "call" if text[0] == "{" else "content"
+        if not self._answers:
+            self._state = "call" if text[0] == "{" else "content"
+            return True
+        dense = _dense(text)
+        if any(len(dense) < len(head) and head.startswith(dense) for head in self._heads):
+            return False
+        self._state = "call" if any(re.match(_spaced(head), text) for head in self._heads) else "content"
         return True
 
     def _content(self, found: Reading) -> bool:
@@ -237,6 +244,22 @@ class ReplyReader:
         parameters = self._parameters.get(name, {})
         properties = parameters.get("properties", {}) if isinstance(parameters, dict) else {}
         return properties.get(key, parameters.get("additionalProperties", True)) if isinstance(parameters, dict) else True
+
+
+def _heads(call_format: Any, parameters: Mapping[str, Any]) -> tuple[str, ...]:
+    """How calls begin in a format whose calls are bare JSON objects, without white space."""
+    name, arguments = call_format.keys
+    return tuple(_dense(f'{{"{name}":"{tool}","{arguments}":') for tool in parameters)
+
+
+def _spaced(head: str) -> str:
+    """The pattern of a dense head with white space between its parts."""
+    return "[ \\t\\r\\n]*".join(re.escape(part) for part in re.findall(r'"[^"]*"|[{:,]', head))
+
+
+def _dense(text: str) -> str:
+    """``text`` without white space, which tools' names do not hold."""
+    return "".join(text.split())
 
 
 def _value_end(text: str, place: int) -> int | None:

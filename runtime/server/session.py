@@ -10,6 +10,7 @@ engine's thread. Belongs to one event loop.
 from __future__ import annotations
 
 import asyncio
+import base64
 import itertools
 import secrets
 import time
@@ -167,10 +168,13 @@ class Session:
         return found, False
 
     async def _grammar(self) -> Held | None:
-        constraint = self.constraint
+        constraint, store = self.constraint, self.service.store
+        if constraint.spec is None:
+            return None if constraint.artifact is None else store.artifact(constraint.artifact)
+        spec = constraint.spec
         if constraint.artifact is not None:
-            return self.service.store.artifact(constraint.artifact)
-        return None if constraint.spec is None else await self.service.store.get(constraint.spec, constraint.place)
+            spec = {**spec, "answer_artifact": base64.b64encode(store.file(constraint.artifact)).decode()}
+        return await store.get(spec, constraint.place)
 
     async def _job(self, prompt: tuple[int, ...], held: Held | None) -> Job:
         """The job of one prompt, with its limit checked."""
@@ -222,8 +226,8 @@ class Session:
 
     def _reader(self, opened: bool) -> ReplyReader:
         constraint, family = self.constraint, self.service.family
-        sections = isinstance(self.request, ChatRequest) and constraint.artifact is None and (
-            constraint.spec is None or constraint.spec["kind"] == "tools")
+        sections = isinstance(self.request, ChatRequest) and (
+            constraint.artifact is None if constraint.spec is None else constraint.spec["kind"] == "tools")
         if not sections or (constraint.spec is None and not (family.thinks or opened or family.description.text.open)):
             return ReplyReader(None, {})
         return ReplyReader(family.description, constraint.parameters, opened=opened, answers=constraint.answers, calls=constraint.calls)

@@ -3,7 +3,8 @@
     requests.py   tools, tool_choice and the rest of a request -> checked values
     families.py   the families' formats, as data
     markers.py    text that contains no marker (Proposition 3)
-    answers.py    replies that are calls or a JSON answer
+    answers.py    replies that are calls or an answer
+    beginnings.py answers that do not begin like a call
     replies.py    argument rules once for a set of tools; the reply around them for any subset
 
 Arguments are compiled by the JSON Schema front end, through its ``embedding`` (objects in JSON) and ``tagged`` (objects as tagged text).
