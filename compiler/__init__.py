@@ -8,8 +8,9 @@
 
 from stcc.compiler.binding.bind import bind
 from stcc.compiler.errors import BudgetError, CompileError, SourceError, UnsatisfiableError, UnsupportedError
+from stcc.compiler.frontends.openapi import list_operations
 from stcc.compiler.options import Options
-from stcc.compiler.pipeline import compile_json_schema, compile_policy, compile_regex, compile_tools
+from stcc.compiler.pipeline import compile_json_schema, compile_openapi, compile_policy, compile_regex, compile_tools
 from stcc.compiler.vocabularies import vocabulary_from_tokenizer
 
 __all__ = [
@@ -21,8 +22,10 @@ __all__ = [
     "UnsupportedError",
     "bind",
     "compile_json_schema",
+    "compile_openapi",
     "compile_policy",
     "compile_regex",
     "compile_tools",
+    "list_operations",
     "vocabulary_from_tokenizer",
 ]

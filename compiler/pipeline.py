@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -20,6 +20,7 @@ from stcc.compiler.errors import BudgetError, CompileError, SourceError, Unsuppo
 from stcc.compiler.frontends.json_schema import Notes, schema_grammar
 from stcc.compiler.frontends.json_schema.document import parse_schema
 from stcc.compiler.frontends.json_schema.types import is_type, type_schema
+from stcc.compiler.frontends.openapi import OPENAPI_HOLDERS, operation_schema
 from stcc.compiler.frontends.outlines import outlines_pattern
 from stcc.compiler.frontends.policy import compile_graph, history_grammar, parse_document
 from stcc.compiler.frontends.regex.language import compile_pattern
@@ -75,23 +76,70 @@ def compile_json_schema(
     options, vocabularies = options or Options(), tuple(vocabularies)
     if options.dialect == "outlines":
         return _from_outlines(schema, options, vocabularies, source, trace)
-    run = _Run("json_schema", source, options, trace)
+    return _from_schema(_Run("json_schema", source, options, trace), lambda: (schema, []), _schema_text(schema), vocabularies)
+
+
+def compile_openapi(
+    document: Any,
+    operation: str,
+    part: str = "request",
+    status: str | None = None,
+    *,
+    media_type: str | None = None,
+    options: Options | None = None,
+    vocabularies: Iterable[Vocabulary] = (),
+    source: str = "<openapi>",
+    trace: Trace | None = None,
+) -> Artifact:
+    """Compile one part of an operation of an OpenAPI 3.0 or 3.1 document (data, or JSON or YAML text): the texts that its schema admits.
+
+    Args:
+        document: the document; ``list_operations`` says what is in it.
+        operation: an ``operationId``, or ``METHOD /path``.
+        part: ``request``, ``response`` or ``parameters`` (an object with one member a parameter).
+        status: of the response; None: 200, else the first success that has content.
+        media_type: where there are several JSON ones.
+        options: as for a schema.
+        vocabularies: to bind to.
+        source: for messages.
+        trace: keeps stages.
+
+    Raises CompileError, with a pointer into the document.
+    """
+    options = options or Options()
+    if options.dialect:
+        raise SourceError(f"the dialect {options.dialect} says nothing of OpenAPI", source=source, hint="leave it out")
+    run = _Run("openapi", source, options, trace)
+    run.recorded = {"operation": operation, "part": part, **({"status": status} if status else {})}
+
+    def read() -> tuple[Any, list[dict[str, str]]]:
+        return operation_schema(document, operation, part, status, media_type, max_depth=options.max_depth,
+                                enforce_formats=options.formats == "enforce")
+
+    return _from_schema(run, read, _schema_text(document), tuple(vocabularies), OPENAPI_HOLDERS)
+
+
+def _from_schema(run: _Run, read: Callable[[], tuple[Any, list[dict[str, str]]]], digest_of: bytes, vocabularies: tuple[Vocabulary, ...],
+                 holders: Collection[str] = ()) -> Artifact:
+    """The artifact of the schema that ``read`` gives with warnings; ``holders`` are keys of its root that ask for nothing."""
+    def built(run: _Run, *warnings: dict[str, str]) -> Artifact:
+        def build() -> Grammar:
+            schema, first = read()
+            grammar, notes = schema_grammar(schema, run.options, run.deadline)
+            own = [note for note in notes.warnings if not (note["pointer"] == "#" and note["keyword"] in holders)]
+            run.notes = Notes([*warnings, *first, *own], notes.unenforced)
+            return grammar
+
+        return run.artifact(build, digest_of, vocabularies)
+
     try:
-        return _from_schema(schema, run, vocabularies)
+        return built(run)
     except (BudgetError, UnsupportedError) as error:
-        if options.order != "relaxed" or run.deadline.passed or not _depends_on_order(error):
+        if run.options.order != "relaxed" or run.deadline.passed or not _depends_on_order(error):
             raise
-        declared = _Run("json_schema", source, replace(options, property_order="declared"), run.trace, run.deadline)
-        return _from_schema(schema, declared, vocabularies, _kept_order(error))
-
-
-def _from_schema(schema: Any, run: _Run, vocabularies: Iterable[Vocabulary], *warnings: dict[str, str]) -> Artifact:
-    def build() -> Grammar:
-        grammar, notes = schema_grammar(schema, run.options, run.deadline)
-        run.notes = Notes([*warnings, *notes.warnings], notes.unenforced)
-        return grammar
-
-    return run.artifact(build, _schema_text(schema), vocabularies)
+        declared = _Run(run.kind, run.source, replace(run.options, property_order="declared"), run.trace, run.deadline)
+        declared.recorded = run.recorded
+        return built(declared, _kept_order(error))
 
 
 def _depends_on_order(error: CompileError) -> bool:

@@ -8,32 +8,56 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from stcc.compiler.errors import CompileError, SourceError
 from stcc.compiler.frontends.json_schema.types import import_type, type_schema
 from stcc.compiler.options import Options
-from stcc.compiler.pipeline import Trace, compile_json_schema, compile_policy, compile_regex, compile_tools
+from stcc.compiler.pipeline import Trace, compile_json_schema, compile_openapi, compile_policy, compile_regex, compile_tools
 from stcc.formats import Artifact, Vocabulary
 
 SOURCE_LIMIT = 64 << 20
 """Largest source file read, in bytes."""
-KINDS = ("json_schema", "regex", "tools", "policy")
+KINDS = ("json_schema", "regex", "tools", "policy", "openapi")
 """The kinds of source that this version compiles."""
-_ENDINGS = {".tools.json": "tools", ".json": "json_schema", ".regex": "regex", ".policy.yaml": "policy", ".policy.yml": "policy"}
+ABOUT_JSON = ("json_schema", "tools", "openapi")
+"""The kinds in which schemas occur, so that options about JSON mean something."""
+ENDINGS = {".tools.json": "tools", ".openapi.json": "openapi", ".openapi.yaml": "openapi", ".openapi.yml": "openapi",
+           ".schema.json": "json_schema", ".json": "json_schema", ".regex": "regex", ".policy.yaml": "policy", ".policy.yml": "policy"}
+"""Endings of names and the kinds they announce, the longer of two that fit first."""
+
+_NO_WORD = re.compile(r"[^\w.~-]+")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which part of a source is compiled, where that holds several: see ``pipeline.compile_openapi``."""
+
+    operation: str
+    part: str = "request"
+    status: str | None = None
+    media_type: str | None = None
+
+    @property
+    def stem(self) -> str:
+        """A file name's part: ``createPet.response.201``; what is no word in an operation's name becomes a dash."""
+        words = [_NO_WORD.sub("-", self.operation).strip("-") or "operation", self.part, *([self.status] if self.status else [])]
+        return ".".join(words)
 
 
 def source_kind(path: str | os.PathLike[str]) -> str:
     """One of ``KINDS``, by the file's name. SourceError for other names."""
     name = os.fspath(path)
     lowered = name.lower()
-    for ending, kind in _ENDINGS.items():
+    for ending, kind in ENDINGS.items():
         if lowered.endswith(ending):
             return kind
     raise SourceError("the name does not tell the kind of source", source=name,
-                      hint="name it .schema.json, .json, .regex, .tools.json or .policy.yaml, or give compile a --kind; compiled files "
-                           "begin as .stc files do")
+                      hint="name it .schema.json, .json, .regex, .tools.json, .policy.yaml or .openapi.yaml, or give compile a --kind; "
+                           "compiled files begin as .stc files do")
 
 
 def read_source(path: str | os.PathLike[str]) -> bytes:
@@ -72,11 +96,12 @@ def type_text(name: str, folder: str | os.PathLike[str]) -> bytes:
 
 def compile_source(
     path: str | os.PathLike[str], kind: str | None = None, options: Options | None = None, vocabularies: Iterable[Vocabulary] = (),
-    trace: Trace | None = None, *, text: bytes | None = None,
+    trace: Trace | None = None, *, text: bytes | None = None, selection: Selection | None = None,
 ) -> Artifact:
     """Compile the file at ``path``, as ``kind`` or what its name announces, and bind it to each of ``vocabularies``.
 
-    ``text`` is what to compile where it does not stand in a file: ``path`` only names it then.
+    ``text`` is what to compile where it does not stand in a file: ``path`` only names it then. ``selection`` is the part to compile of
+    an OpenAPI document, and of nothing else.
 
     Raises:
         CompileError: the kind is not known, or the source cannot be compiled.
@@ -87,6 +112,11 @@ def compile_source(
     if kind not in KINDS:
         raise SourceError(f"{kind!r} is not a kind of source", source=source, hint=f"known are {', '.join(KINDS)}")
     data = read_source(Path(path)) if text is None else text
+    if (selection is not None) != (kind == "openapi"):
+        raise SourceError("the operation to compile is not given" if selection is None else f"a {kind} source has no operations",
+                          source=source, hint="give compile an --operation of an OpenAPI document, or list them in a manifest for build")
+    if selection is not None:
+        return compile_openapi(data, **vars(selection), options=options, vocabularies=vocabularies, source=source, trace=trace)
     if kind == "json_schema":
         return compile_json_schema(data, options=options, vocabularies=vocabularies, source=source, trace=trace)
     if kind == "tools":

@@ -237,7 +237,7 @@ def test_passes_are_timed_in_a_whole_compile(tmp_path: Path) -> None:
 def test_a_compile_that_does_not_finish_leaves_the_old_file(fault: BaseException, person: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old, names = person.read_bytes(), sorted(person.parent.iterdir())
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise fault
 
     for owner, name in ((os, "fsync"), (Artifact, "to_bytes"), (compile_module, "compile_source")):

@@ -1,20 +1,22 @@
 """What a target of a manifest lists: files, by name or by pattern, or Python types.
 
-In: a ``[[targets]]`` table and the manifest's folder. Out: one ``Entry`` an artifact. Types are imported here, and only where a target
-names them. Cost: one listing of each pattern.
+In: a ``[[targets]]`` table and the manifest's folder. Out: one ``Entry`` an artifact: of an OpenAPI document, one a request body and one a
+response of each operation, unless the table says which. Types are imported here, and only where a target names them. Cost: one listing of
+each pattern, one reading of each OpenAPI document.
 """
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from stcc.compiler.building.tables import Table
 from stcc.compiler.errors import CompileError
-from stcc.compiler.sources import KINDS, source_kind, type_text
+from stcc.compiler.frontends.openapi import PARTS, Operation, list_operations
+from stcc.compiler.sources import ENDINGS, KINDS, Selection, read_source, source_kind, type_text
 
-_ENDINGS = (".schema.json", ".tools.json", ".policy.yaml", ".policy.yml", ".json", ".regex")
 _MAGIC = frozenset("*?[")
 
 
@@ -28,6 +30,7 @@ class Entry:
         kind: one of ``sources.KINDS``.
         alone: whether the target lists nothing else, so that its ``output`` may be a file.
         text: what to compile where that is not a file's contents.
+        selection: the part of an OpenAPI document.
     """
 
     source: Path
@@ -35,6 +38,7 @@ class Entry:
     kind: str
     alone: bool
     text: bytes | None = None
+    selection: Selection | None = None
 
 
 def list_entries(table: Table, folder: Path) -> list[Entry]:
@@ -74,7 +78,41 @@ def _types(table: Table, names: list[str], folder: Path) -> list[Entry]:
 def _files(table: Table, patterns: list[str], kind: str | None, folder: Path) -> list[Entry]:
     sources = _sources(table, patterns, table.strings("exclude") or [], folder)
     alone = len(sources) == 1 and not any(_is_pattern(text) for text in patterns)
-    return [Entry(source, _stem(source, inner), kind or _kind(table, source), alone) for source, inner in sources]
+    found: list[Entry] = []
+    for source, inner in sources:
+        entry = Entry(source, _stem(source, inner), kind or _kind(table, source), alone)
+        found += _operations(table, entry) if entry.kind == "openapi" else [entry]
+    return found
+
+
+def _operations(table: Table, entry: Entry) -> list[Entry]:
+    """The parts of an OpenAPI document that the target asks for; their artifacts lie in a folder called after the document."""
+    wanted, left_out = table.strings("operations") or ["*"], table.strings("exclude_operations") or []
+    parts = table.strings("parts") or ["request", "response"]
+    for part in parts:
+        if part not in PARTS:
+            raise table.error("parts", f"{part!r} is no part of an operation", f"known are {', '.join(PARTS)}")
+    try:
+        operations = list_operations(read_source(entry.source))
+    except CompileError as error:
+        raise table.error("source", f"{entry.source.name}: {error.pointer}: {error.message}", error.hint) from None
+    for pattern in (*wanted, *left_out):
+        if not any(fnmatchcase(operation.name, pattern) for operation in operations):
+            raise table.error("operations", f"no operation is called {pattern}", f"see stcc compile --list-operations {entry.source.name}")
+    chosen = [selection for operation in operations for selection in _selections(operation, parts)
+              if any(fnmatchcase(operation.name, pattern) for pattern in wanted)
+              and not any(fnmatchcase(operation.name, pattern) for pattern in left_out)]
+    if not chosen:
+        raise table.error("parts", f"{entry.source.name} has nothing to compile", "list other parts or operations")
+    return [replace(entry, stem=f"{entry.stem}/{selection.stem}", selection=selection, alone=entry.alone and len(chosen) == 1)
+            for selection in chosen]
+
+
+def _selections(operation: Operation, parts: list[str]) -> list[Selection]:
+    """What one operation has of ``parts``."""
+    found = [Selection(operation.name, "request")] if "request" in parts and operation.has_request else []
+    found += [Selection(operation.name, "response", status) for status in operation.statuses] if "response" in parts else []
+    return found + ([Selection(operation.name, "parameters")] if "parameters" in parts and operation.has_parameters else [])
 
 
 def _sources(table: Table, patterns: list[str], excluded: list[str], folder: Path) -> list[tuple[Path, str]]:
@@ -98,7 +136,7 @@ def _sources(table: Table, patterns: list[str], excluded: list[str], folder: Pat
 
 def _stem(source: Path, inner: str) -> str:
     """``inner`` without the ending that tells its kind."""
-    return next((inner[:-len(ending)] for ending in _ENDINGS if inner.lower().endswith(ending) and len(source.name) > len(ending)),
+    return next((inner[:-len(ending)] for ending in ENDINGS if inner.lower().endswith(ending) and len(source.name) > len(ending)),
                 os.path.splitext(inner)[0])
 
 

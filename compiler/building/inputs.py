@@ -121,6 +121,7 @@ class Inputs:
             "layout": LAYOUT, "compiler": compiler_identity(), "kind": target.kind, "name": target.source.name,
             "source": self.digest(target.source) if target.text is None else hashlib.sha256(target.text).hexdigest(),
             "options": {**options.recorded(), "max_states": options.max_states, "max_depth": options.max_depth},
+            "selection": None if target.selection is None else vars(target.selection),
             "documents": {uri: self.digest(path) for uri, path in target.documents.items()},
             "vocabularies": [self.digest(pack) for pack in self.packs(target)],
         }

@@ -28,7 +28,7 @@ from stcc.compiler.building.entries import Entry, existing, list_entries
 from stcc.compiler.building.tables import Table
 from stcc.compiler.errors import SourceError
 from stcc.compiler.options import Options
-from stcc.compiler.sources import read_source
+from stcc.compiler.sources import ABOUT_JSON, Selection, read_source
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -56,6 +56,7 @@ class Target:
         vocabularies: packs and tokenizers to bind to, in the order given.
         budgets: what the artifact may cost.
         text: what to compile where it does not stand in a file, as for a Python type; ``source`` only names it then.
+        selection: the part of an OpenAPI document.
     """
 
     source: Path
@@ -67,6 +68,7 @@ class Target:
     vocabularies: tuple[Path, ...]
     budgets: Budgets
     text: bytes | None = None
+    selection: Selection | None = None
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -179,7 +181,7 @@ class _Reader:
             used |= own.keys() & _meaning_something(entry.kind)
             target = self._output(entry, output)
             found.append(Target(entry.source, target, self._name(target), entry.kind, _options(table, entry.kind, self.options, own),
-                                documents, vocabularies, budgets, entry.text))
+                                documents, vocabularies, budgets, entry.text, entry.selection))
         for key in own:
             if key not in used:
                 raise table.error(f"options.{key}", f"it means nothing for {found[0].kind} sources", "leave it out")
@@ -205,7 +207,7 @@ def _option_values(table: Table) -> dict[str, Any]:
 
 def _meaning_something(kind: str) -> set[str]:
     """The options that shape what sources of ``kind`` compile to."""
-    about_json = () if kind in ("regex", "policy") else _ABOUT_JSON
+    about_json = _ABOUT_JSON if kind in ABOUT_JSON else ()
     return {*_LIMITS, *about_json, *(("dialect",) if kind in _DIALECTS else ())}
 
 

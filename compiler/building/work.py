@@ -76,7 +76,8 @@ class _ChangedError(SourceError):
 def _compiled(job: Job) -> bytes:
     target = job.target
     vocabularies = [open_vocabulary(pack) for pack in job.packs]
-    artifact = compile_source(target.source, target.kind, with_documents(target), vocabularies, text=target.text)
+    artifact = compile_source(target.source, target.kind, with_documents(target), vocabularies, text=target.text,
+                              selection=target.selection)
     for path, digest in job.digests:
         if file_digest(path) != digest:
             raise _ChangedError("the file changed while it was compiled", source=str(path), hint="build again")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +14,20 @@ from rich.console import Console
 from stcc.compiler.commands.flags import option_flags, read_documents
 from stcc.compiler.commands.outputs import check_target, print_report, print_times
 from stcc.compiler.emit import StageReached, StageTrace, render
+from stcc.compiler.errors import CompileError
+from stcc.compiler.frontends.openapi import PARTS
+from stcc.compiler.frontends.openapi import list_operations as operations_of
 from stcc.compiler.options import Options
 from stcc.compiler.pipeline import STAGES, Trace
-from stcc.compiler.sources import KINDS, compile_source, source_kind, type_text
+from stcc.compiler.sources import ABOUT_JSON, ENDINGS, KINDS, Selection, compile_source, read_source, source_kind, type_text
 from stcc.compiler.vocabularies import vocabulary_from_tokenizer
 from stcc.formats import Artifact, Vocabulary
 from stcc.formats.container import write_atomic
 from stcc.formats.summary import printable, summarize
 
 _SCHEMA_FLAGS = ("whitespace", "closed", "property_order", "formats", "unenforced", "documents")
-_DIALECTS = {"json_schema": ("outlines",), "regex": ("python", "ecma"), "tools": (), "policy": ()}
+_DIALECTS = {"json_schema": ("outlines",), "regex": ("python", "ecma")}
+_PART_FLAGS = ("part", "status", "media_type")
 
 
 @click.command("compile")
@@ -36,6 +40,11 @@ _DIALECTS = {"json_schema": ("outlines",), "regex": ("python", "ecma"), "tools":
 @click.option("--vocab", "packs", multiple=True, type=click.Path(exists=True, dir_okay=False, path_type=Path),
               help="Bind to this .stv; repeatable.")
 @click.option("--tokenizer", "tokenizers", multiple=True, help="Bind to this tokenizer (file, folder or hub name); repeatable.")
+@click.option("--operation", default=None, metavar="NAME", help="Of an OpenAPI document: an operationId, or 'METHOD /path'.")
+@click.option("--part", type=click.Choice(PARTS), default="request", show_default=True, help="Of the operation.")
+@click.option("--status", default=None, help="Of the response; default: 200, else the first success that has content.")
+@click.option("--media-type", default=None, help="Of the body, where there are several JSON ones.")
+@click.option("--list-operations", is_flag=True, help="Say what operations an OpenAPI document has, and compile nothing.")
 @option_flags
 @click.option("--emit", type=click.Choice(STAGES), default=None, help="Print this stage in place of writing a file.")
 @click.option("--time-passes", is_flag=True, help="Say how long each stage took, on standard error.")
@@ -43,19 +52,23 @@ _DIALECTS = {"json_schema": ("outlines",), "regex": ("python", "ecma"), "tools":
 @click.pass_context
 def compile_command(
     ctx: click.Context, /, source: Path | None, type_name: str | None, output: Path | None, kind: str | None,
-    packs: tuple[Path, ...], tokenizers: tuple[str, ...],
+    packs: tuple[Path, ...], tokenizers: tuple[str, ...], operation: str | None, part: str, status: str | None, media_type: str | None,
+    list_operations: bool,
     whitespace: str | None, closed: bool, documents: tuple[str, ...], dialect: str | None, emit: str | None, time_passes: bool,
     as_json: bool, **flags: Any,
 ) -> None:
-    """Compile SOURCE (.schema.json, .json, .regex, .tools.json or .policy.yaml), or a Python type, to a .stc file."""
+    """Compile SOURCE (.schema.json, .json, .regex, .tools.json, .policy.yaml, an operation of .openapi.yaml), or a type, to a .stc file."""
     console: Console = ctx.obj
-    if (source is None) == (type_name is None):
-        raise click.UsageError("give one of SOURCE and --type")
-    if type_name is not None and kind not in (None, "json_schema"):
-        raise click.UsageError("--type gives a JSON Schema: leave --kind out")
-    given = _Given(source, kind or source_kind(source)) if source is not None else _named_type(type_name or "")
+    given = _given(source, type_name, kind)
     _refuse_idle_flags(ctx, given.kind, dialect)
-    target = output or (default_output(source) if source is not None else Path((type_name or "").rpartition(":")[2] + ".stc"))
+    if given.kind == "openapi":
+        if list_operations:
+            _print_operations(given.path, flags["max_depth"], as_json)
+            return
+        if operation is None:
+            raise click.UsageError("an OpenAPI document has many operations: name one with --operation, or see --list-operations")
+        given = replace(given, selection=Selection(operation, part, status, media_type))
+    target = output or _default_target(given, type_name)
     if emit is None:
         check_target(target, [*([source] if source is not None else []), *packs])
     elif output is not None:
@@ -91,11 +104,39 @@ class _Given:
     path: Path
     kind: str
     text: bytes | None = None
+    selection: Selection | None = None
 
 
-def _named_type(name: str) -> _Given:
-    """The type called ``name``, looked for in this folder too."""
-    return _Given(Path(name), "json_schema", type_text(name, Path.cwd()))
+def _default_target(given: _Given, type_name: str | None) -> Path:
+    """Beside the source, named after it and the operation; for a type, in this folder."""
+    if type_name is not None:
+        return Path(type_name.rpartition(":")[2] + ".stc")
+    target = default_output(given.path)
+    return target if given.selection is None else target.with_name(f"{target.stem}.{given.selection.stem}.stc")
+
+
+def _print_operations(source: Path, max_depth: int, as_json: bool) -> None:
+    try:
+        found = operations_of(read_source(source), max_depth)
+    except CompileError as error:
+        raise error.with_source(str(source)) from error.__cause__
+    if as_json:
+        click.echo(json.dumps({"operations": [asdict(each) for each in found]}))
+        return
+    for each in found:
+        parts = ["request"] * each.has_request + [f"response {status}" for status in each.statuses] + ["parameters"] * each.has_parameters
+        click.echo(printable(f"{each.name}: {each.method.upper()} {each.path}: {', '.join(parts) or 'no body'}"))
+
+
+def _given(source: Path | None, type_name: str | None, kind: str | None) -> _Given:
+    """The file, or the type, which is looked for in this folder too; click.UsageError unless one of them is given."""
+    if (source is None) == (type_name is None):
+        raise click.UsageError("give one of SOURCE and --type")
+    if source is not None:
+        return _Given(source, kind or source_kind(source))
+    if kind not in (None, "json_schema"):
+        raise click.UsageError("--type gives a JSON Schema: leave --kind out")
+    return _Given(Path(type_name or ""), "json_schema", type_text(type_name or "", Path.cwd()))
 
 
 def _compile(
@@ -107,7 +148,8 @@ def _compile(
 
     try:
         bound_to = trace.stage("vocabularies", vocabularies) if packs or tokenizers else ()
-        artifact = compile_source(given.path, given.kind, options, bound_to, trace, text=given.text)
+        artifact = compile_source(given.path, given.kind, options, bound_to, trace, text=given.text,
+                                  selection=given.selection)
         return None if isinstance(trace, StageTrace) else artifact
     except StageReached:
         return None
@@ -115,20 +157,24 @@ def _compile(
 
 def _refuse_idle_flags(ctx: click.Context, kind: str, dialect: str | None) -> None:
     """A flag that would change nothing is wrong usage: it is not ignored."""
-    if dialect is not None and dialect not in _DIALECTS[kind]:
-        known = " and ".join(_DIALECTS[kind]) or "none"
-        raise click.BadParameter(f"{dialect} is not a dialect of {kind}, which has {known}", param_hint="--dialect")
-    idle = _SCHEMA_FLAGS if kind in ("regex", "policy") else ()
-    for parameter in ctx.command.params:
-        if parameter.name in idle and ctx.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE:
-            what = "pattern" if kind == "regex" else kind
-            raise click.UsageError(f"{parameter.opts[0]} is about JSON Schemas and means nothing for a {what}")
+    known = _DIALECTS.get(kind, ())
+    if dialect is not None and dialect not in known:
+        listed = " and ".join(known) or "none"
+        raise click.BadParameter(f"{dialect} is not a dialect of {kind}, which has {listed}", param_hint="--dialect")
+    given = [parameter for parameter in ctx.command.params
+             if ctx.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE]
+    for parameter in given:
+        if parameter.name in _SCHEMA_FLAGS and kind not in ABOUT_JSON:
+            raise click.UsageError(f"{parameter.opts[0]} is about JSON Schemas and means nothing for a "
+                                   f"{'pattern' if kind == 'regex' else kind}")
+        if parameter.name in ("operation", "list_operations", *_PART_FLAGS) and kind != "openapi":
+            raise click.UsageError(f"{parameter.opts[0]} is about OpenAPI documents and means nothing for a {kind} source")
 
 
 def default_output(source: Path) -> Path:
     """``person.schema.json`` -> ``person.stc``, beside it."""
     name = source.name
-    for ending in (".schema.json", ".tools.json", ".policy.yaml", ".policy.yml", ".json", ".regex", source.suffix):
+    for ending in (*ENDINGS, source.suffix):
         if ending and name.lower().endswith(ending.lower()) and len(name) > len(ending):
             name = name[:-len(ending)]
             break
