@@ -190,6 +190,56 @@ def family(server: Live) -> Iterator[Any]:
     server.service.family = before
 
 
+def fixed(name: str) -> dict[str, Any]:
+    """A tool that can be called in one way only."""
+    return {"type": "function", "function": {"name": name, "parameters": {
+        "type": "object", "properties": {"a": {"const": "x"}}, "required": ["a"]}}}
+
+
+def after_a_call(name: str, *more: dict[str, Any]) -> list[dict[str, Any]]:
+    call = {"id": "call_1", "type": "function", "function": {"name": name, "arguments": '{"a":"x"}'}}
+    return [*HELLO, {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "call_1", "content": "done"}, *more]
+
+
+@pytest.mark.parametrize("name", ["hermes", "harmony", "llama3", "qwen3_coder"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_turn_that_repeats_the_previous_call_is_steered(server: Live, family: Any, name: str, stream: bool) -> None:
+    family(name)
+
+    def called(messages: Any, seed: int, **fields: Any) -> list[str]:
+        asked = {"messages": messages, "seed": seed, "temperature": 1.5, "max_tokens": 120, "parallel_tool_calls": False, **fields}
+        if not stream:
+            return [call["function"]["name"] for call in server.answer(**asked)["message"].get("tool_calls") or []]
+        return [call["function"]["name"] for chunk in events(server.chat(stream=True, **asked)) for choice in chunk["choices"]
+                for call in choice["delta"].get("tool_calls") or []]
+
+    towards = {str(token): 50 for token in range(vocabulary().size) if vocabulary().token(token)[:1] == b"o"}
+    both: dict[str, Any] = {"tools": [fixed("one"), fixed("two")], "tool_choice": "required", "logit_bias": towards}
+    steered = server.service.metrics.steered._value
+    before = steered.get()
+    assert called(after_a_call("one"), 1, **both) == ["two"] and steered.get() == before + 1
+    assert called(after_a_call("two"), 1, **both) == ["one"]
+    assert called(after_a_call("one", {"role": "user", "content": "again"}), 1, **both) == ["one"]
+    for guards in (False, {"previous_call": False}):
+        assert called(after_a_call("one"), 1, **both, guards=guards) == ["one"]
+    only = {"tools": [fixed("one")], "tool_choice": "required"}
+    assert called(after_a_call("one"), 1, **only) == ["one"], "there is nothing else to do"
+    assert steered.get() == before + 1
+    answered = server.answer(messages=after_a_call("one"), tools=[fixed("one")], guided_regex="[a-z]{3}", logit_bias={
+        str(token): 50 for token in range(vocabulary().size) if vocabulary().token(token)[:1] in b"<{" and vocabulary().token(token)},
+        temperature=0, max_tokens=100)["message"]
+    assert not answered.get("tool_calls") and re.fullmatch("[a-z]{3}", answered["content"])
+
+
+def test_guards_of_a_request(server: Live) -> None:
+    tools = {"tools": [ADD], "tool_choice": "required", "temperature": 1.5, "max_tokens": 400, "seed": 3}
+    assert len(server.answer(**tools, guards={"calls": 1})["message"]["tool_calls"]) == 1
+    assert server.refusal(**tools, guards={"calls": 0})["param"].startswith("guards")
+    assert server.refusal(**tools, guards={"unknown": True})["param"].startswith("guards")
+    assert server.refusal(guards=True)["param"] is None
+
+
 @pytest.mark.parametrize("name", ["hermes", "llama3", "harmony", "qwen3_coder"])
 def test_patterns_and_artifacts_beside_tools(server: Live, family: Any, name: str) -> None:
     """A reply is calls or the answer, whichever the model begins; both occur."""

@@ -209,21 +209,41 @@ def driven(text: str, guards: Guards, tools: dict[str, Any] | None = None) -> tu
 
 def test_a_repeated_call_ends_the_reply() -> None:
     text = "\n".join([CALL.format(1), CALL.format(2), CALL.format(1), CALL.format(3)])
-    row, _ = driven(text, Guards("hermes", 9, True))
+    row, _ = driven(text, Guards("hermes", 9, True, True))
     assert row.reason == "guard" and row.message == "repeated_call" and row.valid()
     said = b"".join(vocabulary().token(token) for token in row.output).decode()
     assert said == "\n".join([CALL.format(1), CALL.format(2), CALL.format(1)])
 
 
 def test_too_many_calls_end_the_reply() -> None:
-    row, _ = driven("\n".join(CALL.format(number) for number in range(5)), Guards("hermes", 2, True))
+    row, _ = driven("\n".join(CALL.format(number) for number in range(5)), Guards("hermes", 2, True, True))
     assert (row.reason, row.message) == ("guard", "calls")
 
 
 def test_a_reply_that_goes_in_circles_is_led_to_its_end() -> None:
-    row, _ = driven("I will look at it, yes. " * 12, Guards("hermes", 9, True))
+    row, _ = driven("I will look at it, yes. " * 12, Guards("hermes", 9, True, True))
     assert (row.reason, row.message) == ("guard", "repeated_tail") and row.valid()
     assert len(row.output) < len(encode("I will look at it, yes. " * 12))
+
+
+def test_a_call_of_the_previous_turn_ends_the_reply_where_it_began() -> None:
+    previous = Guards("hermes", 9, previous=(("f", '{"a": 1}'),))
+    row, _ = driven("I will. " + CALL.format(1) + "\n" + CALL.format(2), previous)
+    assert (row.reason, row.message) == ("guard", "previous_call")
+    assert row._watch is not None and row._watch.before == b"I will. "
+    row, _ = driven(CALL.format(2) + "\n" + CALL.format(1), previous)
+    assert (row.reason, row.message) == ("guard", "repeated_call") and row.valid()
+    assert driven(CALL.format(2), previous)[0].reason is None
+
+
+def test_a_row_goes_on_behind_what_is_begun() -> None:
+    whole = run(engine("llama"), [job(0)])[0]
+    tokens = [token.token for token in whole[2]]
+    begun = tuple(tokens[:5])
+    rest = run(engine("llama"), [job(0, begun=begun)])[0]
+    assert [token.token for token in rest[2]] == tokens[5:] and rest[1].valid
+    assert rest[0] == whole[0][sum(len(vocabulary().token(token)) for token in begun):]
+    assert run(engine("llama"), [job(0, begun=(tokens[0], tokens[0], tokens[0]))])[0][1].reason == "failed"
 
 
 def test_without_guards_nothing_is_cut() -> None:

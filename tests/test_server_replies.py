@@ -84,7 +84,8 @@ def test_bare_calls_and_answers_are_told_apart_by_their_beginning(space: str) ->
 
     calls = ['~{~"name"~:~"add"~,~"parameters"~:~{"a": 1}~}', '{"name":~"note",~"parameters":~{}}']
     answers = ['{"name":~"ad d",~"parameters":~{"a": 1}}', '{"name":~"adds",~"parameters":~{}}', '{"name":~"add"}',
-               '{"name":~"add",~"x":~1}', "{}", "{", '{"name":~"add",~"parameters"~', "hello {}", '~["name"]', '{"parameters":~{},~"name":~"add"}']
+               '{"name":~"add",~"x":~1}', "{}", "{", '{"name":~"add",~"parameters"~', "hello {}", '~["name"]',
+               '{"parameters":~{},~"name":~"add"}']
     for text, called in ((spaced(text), group is calls) for group in (calls, answers) for text in group):
         for seed in range(4):
             found = read(ReplyReader(FORMATS["llama3"], SCHEMAS, answers=True), text.encode(), random.Random(seed))
@@ -156,7 +157,7 @@ def test_repeated_tails(head: list[int], unit: list[int], times: int) -> None:
 
 def test_a_watch_sees_repeated_calls_and_too_many() -> None:
     call = b'<tool_call>\n{"name": "f", "arguments": {"a": %d}}\n</tool_call>'
-    watch = Watch(Guards("hermes", 3), FORMATS["hermes"])
+    watch = Watch(Guards("hermes", 3, repeats=True), FORMATS["hermes"])
     assert watch.sees([1], b"I will.\n" + call % 1) == ""
     assert watch.sees([1], b"\n" + call % 2) == ""
     assert watch.sees([1], b"\n" + call % 1) == "repeated_call"

@@ -108,8 +108,10 @@ class Follower:
 
 def job_of(plain: dict[str, Any]) -> Job:
     """The job that ``dataclasses.asdict`` made ``plain`` from."""
-    return Job(**{**plain, "prompt": tuple(plain["prompt"]), "stop": tuple(plain["stop"]), "choosing": Choosing(**plain["choosing"]),
-                  "guards": Guards(**plain["guards"])})
+    watched = plain["guards"]
+    guards = Guards(**{**watched, "tools": tuple(watched["tools"]), "previous": tuple(map(tuple, watched["previous"]))})
+    return Job(**{**plain, "prompt": tuple(plain["prompt"]), "stop": tuple(plain["stop"]), "begun": tuple(plain["begun"]),
+                  "choosing": Choosing(**plain["choosing"]), "guards": guards})
 
 
 def channel_of(group: Any, vocabulary: Vocabulary) -> Channel:

@@ -70,8 +70,8 @@ def constraint_of(request: Request, family: Family, reasoning_open: bool) -> Con
             return Constraint(artifact=wanted.artifact)
         return Constraint(spec={"kind": "regex", "source": request.guided_regex}, place="guided_regex")
     if chat and (family.thinks or reasoning_open or family.description.text.open):
-        spec = {"kind": "tools", "source": {"tools": []}, "format": family.format, "reasoning": _reasoning(family, reasoning_open)}
-        return _answered(spec, request, family)
+        reasoning = _reasoning(family, reasoning_open)
+        return _answered({"kind": "tools", "source": {"tools": []}, "format": family.format, "reasoning": reasoning}, request, family)
     schema, options = _answer(wanted, family)
     return Constraint(spec={"kind": "json_schema", "source": schema, "options": options})
 

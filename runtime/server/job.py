@@ -43,13 +43,21 @@ class Guards:
 
     Attributes:
         format: a name of ``stcc.compiler.frontends.tools.FORMATS``; empty where replies hold no calls.
-        calls: most calls of a reply.
+        calls: most calls of a reply; 0 for no bound.
         tail: whether a repeated tail ends the reply.
+        repeats: whether a repeated call does.
+        answers: whether a reply without calls is an answer, not free text.
+        tools: the tools' names.
+        previous: calls that the reply must not begin with again, as ``guards.call_key`` has them.
     """
 
     format: str = ""
     calls: int = 0
     tail: bool = False
+    repeats: bool = False
+    answers: bool = False
+    tools: tuple[str, ...] = ()
+    previous: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -61,6 +69,7 @@ class Job:
         prompt: token ids, at least one.
         grammar: key of the grammar, None for free text.
         max_tokens: most tokens of the output; with a grammar a valid ending stays in reach.
+        begun: the output's first tokens, where another job has made them already; they are read, and not sent again.
         budget: whether it does; False only for grammars that cannot promise it, whose outputs are cut.
         choosing: how tokens are chosen.
         stop: strings that end the output, as UTF-8; they are left out of it.
@@ -76,6 +85,7 @@ class Job:
     stop: tuple[bytes, ...] = ()
     top_logprobs: int | None = None
     guards: Guards = Guards()
+    begun: tuple[int, ...] = ()
     budget: bool = True
 
 
@@ -115,7 +125,8 @@ class End:
         passes: model passes that the output took part in.
         narrowed: choices from which the token limit took tokens away.
         valid: whether the text is a whole output of the grammar; True without one.
-        message: what went wrong, for ``failed``.
+        message: what went wrong, for ``failed`` and ``guard``.
+        before: text before the call that ended the reply, for the guard ``previous_call``.
     """
 
     reason: EndReason
@@ -125,6 +136,7 @@ class End:
     narrowed: int = 0
     valid: bool = True
     message: str = ""
+    before: bytes = b""
 
 
 Sink = Callable[[Any], None]

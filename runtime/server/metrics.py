@@ -17,6 +17,7 @@ class Metrics:
         seconds: of answered requests, by endpoint.
         first_seconds: until the first token.
         tokens: by kind: ``prompt``, ``cached``, ``sampled``, ``forced``.
+        steered: replies taken up again without a tool.
         endings: outputs by why they ended.
     """
 
@@ -28,6 +29,7 @@ class Metrics:
         self.seconds = Histogram("stcc_request_seconds", "Time to answer.", ["endpoint"], buckets=_SECONDS, registry=registry)
         self.first_seconds = Histogram("stcc_first_token_seconds", "Time to the first token.", buckets=_SECONDS, registry=registry)
         self.tokens = Counter("stcc_tokens", "Tokens.", ["kind"], registry=registry)
+        self.steered = Counter("stcc_steered", "Replies taken up again without the tool they called again.", registry=registry)
         self.endings = Counter("stcc_endings", "Outputs by why they ended.", ["reason"], registry=registry)
         counts = engine.counts
         for name, text, read in (

@@ -44,7 +44,7 @@ class ReplyReader:
     """See the module's text."""
 
     def __init__(self, call_format: Any, parameters: Mapping[str, Any], *, opened: bool = False, answers: bool = False,
-                 calls: bool = True) -> None:
+                 calls: bool = True, begun: bool = False) -> None:
         """A reader at the beginning of a reply.
 
         Args:
@@ -53,6 +53,7 @@ class ReplyReader:
             opened: whether the prompt has opened the reasoning section.
             answers: whether a reply that is not calls is an answer, which may hold what looks like a call, but does not begin with it.
             calls: whether there may be calls.
+            begun: whether the reply goes on behind text that is read already, and behind its reasoning section if it had one.
         """
         self._format, self._parameters, self._answers = call_format, parameters, answers
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -63,11 +64,21 @@ class ReplyReader:
         self._heads = _heads(call_format, parameters) if self._bare and answers else ()
         section = call_format.reasoning if call_format is not None else None
         self._reasoning: Any = section
-        self._state: State = "text" if section is None else "reasoning" if opened else "start"
+        self._state: State = "text" if section is None or begun else "reasoning" if opened else "start"
         dropped = [] if call_format is None else [call_format.text.open]
         if call_format is not None and call_format.preamble is not None:
             dropped += [call_format.preamble.open, call_format.preamble.close + call_format.preamble.after]
         self._dropped = [mark for mark in dropped if mark]
+
+    @property
+    def in_call(self) -> bool:
+        """Whether the text ends inside a call."""
+        return self._state == "call"
+
+    @property
+    def held_back(self) -> int:
+        """Bytes since the call began that the text ends in, its opening among them."""
+        return len((self._start + self._buffer).encode("utf-8", "surrogatepass"))
 
     def feed(self, text: bytes) -> Reading:
         """More text, which may end inside a character."""

@@ -163,6 +163,15 @@ class Request(Strict):
         return tuple(stop.encode("utf-8", "surrogatepass") for stop in ([self.stop] if isinstance(self.stop, str) else self.stop or []))
 
 
+class GuardOptions(Strict):
+    """Which guards watch a reply with tools (``docs/server.md``)."""
+
+    calls: int | None = Field(default=None, ge=1, description="Most calls of the reply; at most the server's own bound.")
+    repeated_call: bool = Field(default=True, description="A call that the reply has made already ends it.")
+    repeated_tail: bool = Field(default=True, description="A tail that stands there three times ends it.")
+    previous_call: bool = Field(default=True, description="A first call that the previous turn made is taken back, and its tool left out.")
+
+
 class ChatRequest(Request):
     """The body of ``/v1/chat/completions``."""
 
@@ -174,6 +183,7 @@ class ChatRequest(Request):
     tool_choice: str | dict[str, Any] | None = Field(None, description="auto, none, required, a named function, or allowed_tools.")
     parallel_tool_calls: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = Field(None, description="More variables of the chat template.")
+    guards: bool | GuardOptions | None = Field(None, description="How a reply with tools is watched; the server's way by default.")
     modalities: list[Literal["text"]] | None = None
 
     @model_validator(mode="after")
@@ -184,6 +194,8 @@ class ChatRequest(Request):
             raise ValueError("max_tokens and max_completion_tokens differ")
         if self.tool_choice is not None and self.tools is None:
             raise ValueError("tool_choice needs tools")
+        if self.guards is not None and self.tools is None:
+            raise ValueError("guards needs tools")
         if self.parallel_tool_calls is not None and self.tools is None:
             raise ValueError("parallel_tool_calls needs tools")
         reserved = {"messages", "tools", "add_generation_prompt", "tokenize", "continue_final_message", "return_dict", "conversation",

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from stcc.runtime.server.job import End, Piece, Token
+from stcc.runtime.server.guards import call_key
+from stcc.runtime.server.job import End, Guards, Piece, Token
 from stcc.runtime.server.replies import Call, ReplyReader
 
 if TYPE_CHECKING:
@@ -40,12 +41,14 @@ class Answer:
         end: how it ended; None while it goes on.
         tokens: all its tokens.
         calls: its calls, with their ids.
+        taken_back: the tool of the last call that was left out.
     """
 
-    def __init__(self, reader: ReplyReader, distinct: bool = False) -> None:
-        """Nothing yet; ``reader`` stands at the beginning of the reply; with ``distinct`` a call that repeats another is left out."""
-        self._reader, self._distinct = reader, distinct
+    def __init__(self, reader: ReplyReader, guards: Guards | None = None) -> None:
+        """Nothing yet; ``reader`` stands at the beginning of the reply; calls that ``guards`` end it for are left out."""
+        self._reader, self._guards = reader, guards or Guards()
         self.end: End | None = None
+        self.taken_back: str | None = None
         self.content = self.reasoning = ""
         self.calls: list[tuple[str, Call]] = []
         self.tokens: list[Token] = []
@@ -65,13 +68,22 @@ class Answer:
         self.reasoning += delta.reasoning
         return delta
 
+    def go_on(self, reader: ReplyReader, begun: Sequence[int], guards: Guards) -> None:
+        """The output goes on behind the tokens ``begun``, whose text was told; what came after them counts for nothing."""
+        self._reader, self._guards = reader, guards
+        self.tokens = [Token(token, False) for token in begun]
+
     def _fresh(self, calls: Sequence[Call]) -> list[tuple[str, Call]]:
         """Calls with ids; a guard ends a reply at a call that repeats another, which then counts for nothing."""
         found = []
         for call in calls:
-            if not self._distinct or all(call != other for _, other in self.calls):
+            key = call_key(call.name, call.arguments)
+            known = [call_key(other.name, other.arguments) for _, other in self.calls] if self._guards.repeats else []
+            if key not in self._guards.previous and key not in known:
                 self.calls.append((f"call_{secrets.token_hex(12)}", call))
                 found.append(self.calls[-1])
+            else:
+                self.taken_back = call.name
         return found
 
     @property

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stcc.runtime.bitmask import allocate_token_bitmask
+from stcc.runtime.errors import ConstraintError
 from stcc.runtime.server.guards import Watch
 from stcc.runtime.server.job import End, EndReason, Job, Piece, Sink, Token
 from stcc.runtime.server.stops import StopStrings
@@ -54,14 +55,16 @@ class Row:
         self._matcher = None if grammar is None else grammar.matcher(job.max_tokens if job.budget else None, canonical=True)
         self._bitmask = allocate_token_bitmask(1, vocabulary.size)
         self._stops = StopStrings(job.stop)
-        self._watch = Watch(job.guards, call_format) if job.guards.format or job.guards.tail else None
-        self._output: list[int] = []
+        self._watch = Watch(job.guards, call_format, bool(job.begun)) if job.guards.format or job.guards.tail else None
+        self._output: list[int] = [*job.begun]
+        if self._matcher is not None and not all(map(self._matcher.accept_token, job.begun)):
+            raise ConstraintError("the output was begun with tokens that its grammar does not allow", "begin it anew")
         self._queue: list[int] = []  # accepted, not read yet
         self._text = b""
         self._tokens: list[Token] = []
         self._narrowed = self._hastened = False
         self._settle()
-        self.read: list[int] = [*job.prompt, *self._queue]
+        self.read: list[int] = [*job.prompt, *job.begun, *self._queue]
         self._queue = []
 
     @property
@@ -117,6 +120,8 @@ class Row:
             return
         if token in self._vocabulary.stop_token_ids:
             self._end("guard" if self._hastened else "stop")
+            if self._watch is not None and not self._hastened and self._watch.ends() == "previous_call":
+                self._guard("previous_call")
             return
         self._emit(token, forced=False)
         self._settle()
@@ -162,7 +167,7 @@ class Row:
 
     def _guard(self, wrong: str) -> None:
         self.message = wrong
-        if self._matcher is None or not self.job.budget:
+        if self._matcher is None or not self.job.budget or wrong == "previous_call":
             self._end("guard")
         else:
             self._hastened = True
@@ -195,7 +200,8 @@ class Row:
             self._text, self._tokens = b"", []
         if self.reason is not None:
             rest = b"" if self.reason == "stop_string" else self._stops.rest()
-            self.sink(End(self.reason, rest, self.cached, self.passes, self.narrowed, self.valid(), self.message))
+            before = self._watch.before if self._watch is not None else b""
+            self.sink(End(self.reason, rest, self.cached, self.passes, self.narrowed, self.valid(), self.message, before))
 
     def _scored(self, token: Token, logprobs: Any) -> Token:
         scores = np.array(logprobs.astype(_float32()))

@@ -14,7 +14,7 @@ import base64
 import itertools
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -31,6 +31,7 @@ from stcc.runtime.server.metrics import Metrics
 from stcc.runtime.server.replies import ReplyReader
 from stcc.runtime.server.requests import ChatRequest, CompletionRequest, Request
 from stcc.runtime.server.responses import Answer, Delta
+from stcc.runtime.server.steering import guards_of, narrowed
 
 if TYPE_CHECKING:
     from stcc.formats import Vocabulary
@@ -113,7 +114,8 @@ class Session:
         self._queue: asyncio.Queue[tuple[int, Piece | End] | ApiError] = asyncio.Queue()
         self._jobs: list[Job] = []
         self._started = time.monotonic()
-        self._first = False
+        self._first = self._opened = False
+        self._left_out: dict[int, set[str]] = {}
 
     @property
     def choices(self) -> int:
@@ -137,8 +139,8 @@ class Session:
         if not service.engine.alive:
             raise ApiError(503, "the engine has stopped", code="engine_stopped")
         prompts, opened = await service.text(lambda: self._prompts(request))
-        self.constraint = constraint_of(request, service.family, opened)
-        held = await self._grammar()
+        self.constraint, self._opened = constraint_of(request, service.family, opened), opened
+        held = await self._grammar(self.constraint.spec)
         if held is not None and held.grammar.vocabulary is not None:
             self.vocabulary = held.grammar.vocabulary
         jobs = [await self._job(prompt, held) for prompt in prompts]
@@ -147,7 +149,7 @@ class Session:
         for job in [self._numbered(job, place) for job in jobs for place in range(request.n or 1)]:
             index = len(self._jobs)
             self._jobs.append(job)
-            self.answers.append(Answer(self._reader(opened), bool(job.guards.format)))
+            self.answers.append(Answer(self._reader(opened), job.guards))
             service.engine.submit(job, held.grammar if held is not None else None, self._sink(loop, index))
         service.metrics.tokens.labels("prompt").inc(self.prompt_tokens)
 
@@ -167,11 +169,11 @@ class Session:
             raise ApiError(400, f"prompt tokens are from 0 to {size - 1}", param="prompt", code="invalid_value")
         return found, False
 
-    async def _grammar(self) -> Held | None:
+    async def _grammar(self, spec: Mapping[str, Any] | None) -> Held | None:
+        """The grammar of the constraint, or of ``spec``, which stands in its place."""
         constraint, store = self.constraint, self.service.store
-        if constraint.spec is None:
+        if spec is None:
             return None if constraint.artifact is None else store.artifact(constraint.artifact)
-        spec = constraint.spec
         if constraint.artifact is not None:
             spec = {**spec, "answer_artifact": base64.b64encode(store.file(constraint.artifact)).decode()}
         return await store.get(spec, constraint.place)
@@ -220,17 +222,44 @@ class Session:
         return self.request.logprobs if isinstance(self.request, CompletionRequest) else None
 
     def _guards(self) -> Guards:
-        if not (self.constraint.calls and self.service.defaults.guards):
+        if not self.constraint.calls or not isinstance(self.request, ChatRequest):
             return Guards()
-        return Guards(self.service.family.format, self.service.limits.calls, True)
+        service = self.service
+        return guards_of(self.request, service.family.format, self.constraint.answers, service.defaults.guards, service.limits.calls)
 
-    def _reader(self, opened: bool) -> ReplyReader:
+    def _reader(self, opened: bool, begun: bool = False) -> ReplyReader:
         constraint, family = self.constraint, self.service.family
         sections = isinstance(self.request, ChatRequest) and (
             constraint.artifact is None if constraint.spec is None else constraint.spec["kind"] == "tools")
         if not sections or (constraint.spec is None and not (family.thinks or opened or family.description.text.open)):
             return ReplyReader(None, {})
-        return ReplyReader(family.description, constraint.parameters, opened=opened, answers=constraint.answers, calls=constraint.calls)
+        return ReplyReader(family.description, constraint.parameters, opened=opened, answers=constraint.answers, calls=constraint.calls,
+                           begun=begun)
+
+    async def _steered(self, index: int, end: End) -> bool:
+        """Whether the choice goes on, where its first call began, without the tool that it called; see ``steering``."""
+        job, spec = self._jobs[index], self.constraint.spec
+        if end.message != "previous_call" or spec is None or not isinstance(self.request, ChatRequest):
+            return False
+        left_out = self._left_out.setdefault(index, set())
+        name = self.answers[index].taken_back
+        left_out |= {name} if name is not None else {key for key, _ in job.guards.previous}
+        choice = narrowed(self.request.tools or [], self.request.tool_choice, left_out)
+        if choice is None:
+            return False
+        held = await self._grammar({**spec, "source": {**spec["source"], "tool_choice": choice}})
+        assert held is not None
+        begun = tuple(await self.service.text(lambda: self.service.template.encode(end.before.decode()))) if end.before else ()
+        guards = replace(job.guards, previous=tuple(key for key in job.guards.previous if key[0] not in left_out))
+        job = replace(job, number=self.service.number(), grammar=held.key, begun=begun, guards=guards)
+        if not await asyncio.to_thread(_may_begin, job, held):
+            return False
+        opened = self._opened and not end.before
+        self._jobs[index] = job
+        self.answers[index].go_on(self._reader(opened, bool(begun)), begun, guards)
+        self.service.metrics.steered.inc()
+        self.service.engine.submit(job, held.grammar, self._sink(asyncio.get_running_loop(), index))
+        return True
 
     def _sink(self, loop: asyncio.AbstractEventLoop, index: int) -> Callable[[Any], None]:
         def sink(event: Piece | End) -> None:
@@ -248,6 +277,8 @@ class Session:
             found = await self._next()
             index, event = found
             if isinstance(event, End):
+                if await self._steered(index, event):
+                    continue
                 left -= 1
                 self._count(event)
                 if event.reason == "failed":
@@ -288,6 +319,14 @@ class Session:
                 self.service.engine.cancel(job.number)
             self.service.metrics.tokens.labels("forced").inc(answer.forced)
             self.service.metrics.tokens.labels("sampled").inc(len(answer.tokens) - answer.forced)
+
+
+def _may_begin(job: Job, held: Held) -> bool:
+    """Whether a valid output within the job's limit begins with what is begun."""
+    try:
+        return all(map(held.grammar.matcher(job.max_tokens if job.budget else None, canonical=True).accept_token, job.begun))
+    except ConstraintError:
+        return False
 
 
 def _within_budget(job: Job, held: Held, asked: bool) -> Job:
