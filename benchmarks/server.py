@@ -6,8 +6,8 @@
 Three parts. *Conformity*: JSON schemas plain and recursive, tools required, named and auto, tools with response_format, a stream, a
 preloaded artifact, each alone and then eight at once with eight grammars; every answer is validated by jsonschema, and compared with the
 same request alone (greedy). *Throughput*: the eight at once against mlx-lm's own server with llguidance as a logits processor, the same
-float32 weights, each server in a process of its own, rounds interleaved; both give compact JSON. *Memory*: the server's resident memory
-over many small requests, constrained ones with ever new schemas among them.
+float32 weights, each server in a process of its own, rounds interleaved; both give compact JSON. *Memory*: the resident memory of a
+server of its own over many small requests, constrained ones with ever new schemas among them, after each tenth of them.
 
 On Linux, MLX's CPU backend wants OpenBLAS: LD_PRELOAD=/usr/lib/x86_64-linux-gnu/openblas-pthread/libblas.so.3.
 """
@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import os
 import re
 import signal
 import statistics
@@ -33,6 +32,8 @@ from typing import Any
 
 import jsonschema
 
+from stcc.runtime.commands.workloads import ours, theirs
+
 SAMPLES = Path(__file__).resolve().parents[1] / "samples"
 TOOLS = [
     {"type": "function", "function": {"name": "get_weather", "description": "The weather of a city.", "parameters": {
@@ -47,6 +48,8 @@ TOOLS = [
 MAX_TOKENS = 96
 WARM_TOKENS = 40
 PARTS = ("conformity", "throughput", "memory")
+MEMORY_CACHE = "64m"
+"""Small, so that it is full soon: what grows afterwards grows for another reason."""
 Case = tuple[dict[str, Any], Callable[[Any], None]]
 
 
@@ -114,100 +117,10 @@ def _assert(holds: Any) -> None:
 
 
 @contextlib.contextmanager
-def process(command: list[str], started: re.Pattern[str], environment: dict[str, str] | None = None) -> Iterator[tuple[str, int]]:
-    """The URL and the process id of a server, once its output matches ``started``."""
-    server = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env={**os.environ,
-                                                                                                          **(environment or {})})
-    try:
-        assert server.stderr is not None
-        lines = []
-        for line in server.stderr:
-            lines.append(line)
-            if found := started.search(line):
-                break
-        else:
-            raise RuntimeError(f"the server did not start:\n{''.join(lines[-20:])}")
-        drain = ThreadPoolExecutor(1)
-        drain.submit(server.stderr.read)
-        yield found[1], server.pid
-    finally:
-        server.terminate()
-        try:
-            server.wait(20)
-        except subprocess.TimeoutExpired:
-            server.kill()
-
-
-@contextlib.contextmanager
-def ours(model: str, folder: Path) -> Iterator[tuple[str, int]]:
-    command = [sys.executable, "-c", "from stcc.runtime.cli import main; main()", "serve", model, "--port", "0", "--artifacts", str(folder),
-               "--temp", "0"]
-    with process(command, re.compile(r"serving .* on (http://\S+)")) as found:
-        yield found
-
-
-@contextlib.contextmanager
-def peer(model: str) -> Iterator[tuple[str, int]]:
-    with process([sys.executable, __file__, "--serve-peer", model], re.compile(r"Starting httpd at \S+ on port (\d+)")) as (port, pid):
-        yield f"http://127.0.0.1:{port}", pid
-
-
-def serve_peer(name: str) -> None:
-    """mlx-lm's server on a free port, its rows masked by llguidance where a request has a json_schema."""
-    import socket
-
-    import llguidance
-    import mlx.core as mx
-    import numpy as np
-    from mlx_lm import server
-
-    from stcc.runtime.models import load_model
-
-    loaded = load_model(name)
-    tokenizer = llguidance.LLTokenizer((loaded.vocabulary_source / "tokenizer.json").read_text(), n_vocab=None,
-                                       eos_token=list(loaded.tokenizer.eos_token_ids))
-    config = json.loads((loaded.vocabulary_source / "config.json").read_text())
-    compact = {"whitespace_flexible": False, "item_separator": ",", "key_separator": ":"}
-
-    def processor(schema: Any) -> Any:
-        matcher = llguidance.LLMatcher(tokenizer, json.dumps({"grammars": [{"json_schema": {**schema, "x-guidance": compact}}]}))
-        size = None
-
-        def process_logits(tokens: Any, logits: Any) -> Any:
-            nonlocal size
-            if size is not None:
-                for token in tokens[size:].tolist():
-                    matcher.consume_token(token)
-            size = tokens.shape[0]
-            row = np.unpackbits(np.frombuffer(matcher.compute_bitmask(), np.uint8), bitorder="little")[: logits.shape[-1]]
-            allowed = np.zeros(logits.shape[-1], np.bool_)
-            allowed[: len(row)] = row
-            if matcher.is_stopped() or not allowed.any():
-                allowed[list(loaded.tokenizer.eos_token_ids)] = True
-            return mx.where(mx.array(allowed)[None], logits, -float("inf"))
-
-        return process_logits
-
-    plain, handle = server._make_logits_processors, server.APIHandler.handle_chat_completions
-
-    def with_schema(self: Any) -> Any:
-        wanted = self.body.get("response_format") or {}
-        if "json_schema" in wanted:
-            self.chat_template_kwargs = {**(self.chat_template_kwargs or {}), "constrained_by": wanted["json_schema"]["schema"]}
-        return handle(self)
-
-    def processors(args: Any) -> Any:
-        schema = (args.chat_template_kwargs or {}).get("constrained_by")
-        return plain(args) + ([processor(schema)] if schema is not None else [])
-
-    server.APIHandler.handle_chat_completions = with_schema
-    server._make_logits_processors = processors
-    server.load = lambda *arguments, **options: (loaded.model, loaded.tokenizer, config)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    sys.argv = ["mlx_lm.server", "--model", str(loaded.vocabulary_source), "--port", str(port)]
-    server.main()
+def serving(model: str, folder: Path, *options: str) -> Iterator[tuple[str, int]]:
+    """The URL and the process id of ``stcc serve``."""
+    with ours(model, "--artifacts", str(folder), *options) as server:
+        yield server.url, server.pid
 
 
 # ---- parts
@@ -332,11 +245,7 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=1000)
     parser.add_argument("--no-peer", action="store_true")
     parser.add_argument("--parts", default=",".join(PARTS))
-    parser.add_argument("--serve-peer", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.serve_peer:
-        serve_peer(options.serve_peer)
-        return
     signal.signal(signal.SIGTERM, lambda *given: sys.exit(1))  # so that the servers are stopped too
     rounds, requests = (1, 100) if options.quick else (options.rounds, options.requests)
     report: dict[str, Any] = {}
@@ -346,7 +255,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch, contextlib.ExitStack() as stack:
         subprocess.run([sys.executable, "-c", "from stcc.runtime.cli import main; main()", "compile", str(SAMPLES / "iso_date.regex"), "-o",
                         str(Path(scratch) / "iso_date.stc")], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        url, pid = stack.enter_context(ours(options.model, Path(scratch)))
+        url = stack.enter_context(serving(options.model, Path(scratch)))[0] if set(parts) - {"memory"} else ""
         if "conformity" in parts:
             print("conformity, with the openai client")
             report["conformity"] = conformity(url, 2 if options.quick else len(cases()))
@@ -354,11 +263,12 @@ def main() -> None:
             print("throughput, eight requests at once with eight grammars")
             urls = {"stcc serve": url}
             if not options.no_peer:
-                urls["mlx_lm.server + llguidance"] = stack.enter_context(peer(options.model))[0]
+                urls["mlx_lm.server + llguidance"] = stack.enter_context(theirs(options.model)).url
             report["throughput"] = throughput(urls, rounds)
         if "memory" in parts:
-            print("memory")
-            report["memory"] = memory(url, pid, requests)
+            print(f"memory, a server with a prompt cache of {MEMORY_CACHE}")
+            with serving(options.model, Path(scratch), "--prompt-cache", MEMORY_CACHE) as (url, pid):
+                report["memory"] = memory(url, pid, requests)
     if options.json:
         options.json.write_text(json.dumps(report, indent=1) + "\n")
 

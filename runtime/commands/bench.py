@@ -38,14 +38,28 @@ her free time she enjoys hiking, photography and machine learning."""
 @click.option("--rounds", type=click.IntRange(1), default=3, show_default=True, help="Rounds; the least time of each output counts.")
 @click.option("--max-tokens", type=click.IntRange(1), default=128, show_default=True, help="Most tokens of an output.")
 @click.option("--engine", "engines", multiple=True, type=click.Choice(NAMES), help=f"Repeatable; by default {', '.join(DEFAULT)}.")
+@click.option("--workload", type=click.Choice(["outputs", "agents", "requests"]), default="outputs", show_default=True,
+              help="outputs: one after the other, in one process. agents, requests: servers, asked for tool calls by many at once.")
+@click.option("--agents", type=click.IntRange(1), help="How many at once: 16 agents or 8 requests by default.")
+@click.option("--turns", type=click.IntRange(1), help="Calls of one agent, 2 by default.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object in place of the table.")
 def bench_command(files: tuple[Path, ...], model: str, outputs: int, rounds: int, max_tokens: int, engines: tuple[str, ...],
-                  as_json: bool) -> None:
+                  workload: str, agents: int | None, turns: int | None, as_json: bool) -> None:
     """Decode the same outputs by several engines and compare passes and seconds.
 
     FILES are .schema.json or .regex sources, each with its task in NAME.prompt.txt beside it; without any, a built-in task is used. Every
     engine runs in the same loop on the same model, one output after the other, interleaved. llguidance takes part if it is installed.
+
+    With --workload agents or requests, `stcc serve` is compared with mlx-lm's own server that llguidance constrains, each a process.
     """
+    if workload != "outputs":
+        if files or engines or (turns and workload == "requests"):
+            raise click.UsageError(f"--workload {workload} takes no FILES, no --engine and, for requests, no --turns")
+        count = agents or (16 if workload == "agents" else 8)
+        serve_workload(workload, model, count, turns or 2 if workload == "agents" else 1, max_tokens, rounds, as_json)
+        return
+    if agents or turns:
+        raise click.UsageError("--agents and --turns belong to --workload agents or requests")
     from stcc.runtime.decoding.comparison import compare, contenders, summary
     from stcc.runtime.decoding.llguidance_matcher import Llguidance, LlguidanceMissing
     from stcc.runtime.decoding.model import DecodingModel
@@ -78,6 +92,34 @@ def bench_command(files: tuple[Path, ...], model: str, outputs: int, rounds: int
         click.echo(note, err=True)
     if not report["identical"]:
         click.echo("Our loops did not emit the same tokens: two scores are tied within rounding.", err=True)
+
+
+def serve_workload(workload: str, model: str, count: int, turns: int, max_tokens: int, rounds: int, as_json: bool) -> None:
+    """Run a workload against both servers, or ours alone where llguidance is not installed, and print the rows."""
+    from importlib.util import find_spec
+
+    from stcc.runtime.commands.workloads import OURS, measure, servers_of
+    from stcc.runtime.decoding.llguidance_matcher import LlguidanceMissing
+
+    peer = find_spec("llguidance") is not None
+    note = "" if peer else f"{LlguidanceMissing().message}: {LlguidanceMissing().hint}"
+    with Console(stderr=True).status("starting") as status, servers_of(model, peer) as servers:
+        rows = measure(servers, count, turns, max_tokens, rounds, status.update)
+    report = {"model": model, "workload": workload, "at_once": count, "turns": turns, "max_tokens": max_tokens, "rounds": rounds,
+              "servers": rows, "note": note}
+    if as_json:
+        click.echo(json.dumps(report))
+        return
+    seconds = next(row["seconds"] for row in rows if row["server"] == OURS)
+    table = Table(box=None)
+    for column in ("server", "requests", "valid calls", "tokens", "seconds", "tokens/s", f"x {OURS}"):
+        table.add_column(Text(column), justify="left" if column == "server" else "right")
+    for row in rows:
+        table.add_row(row["server"], str(row["requests"]), f"{row['valid']}/{row['requests']}", str(row["tokens"]), f"{row['seconds']:.2f}",
+                      f"{row['tokens_per_second']:.1f}", f"{row['seconds'] / max(seconds, 1e-9):.2f}")
+    Console().print(table)
+    if note:
+        click.echo(note, err=True)
 
 
 class _Source(NamedTuple):

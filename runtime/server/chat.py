@@ -107,7 +107,7 @@ class ChatTemplate:
             raise ApiError(400, "the model has no chat template", param="messages", code="no_chat_template", hint="use /v1/completions")
         written, pieces = self._plain(messages, turns)
         if tools and not self.knows_tools:
-            written = _described(written, tools, self._tool_format)
+            written = described(written, tools, self._tool_format)
         text = self._apply(written, list(tools) if tools and self.knows_tools else None, arguments or {})
         tokens: list[int] = []
         for number, piece in enumerate(pieces):
@@ -168,7 +168,7 @@ def _arguments(text: str) -> Any:
         return text
 
 
-def _described(messages: list[dict[str, Any]], tools: Sequence[Mapping[str, Any]], tool_format: str) -> list[dict[str, Any]]:
+def described(messages: list[dict[str, Any]], tools: Sequence[Mapping[str, Any]], tool_format: str) -> list[dict[str, Any]]:
     """The messages with the tools described in the system message."""
     form = _JSON_FORM if tool_format in ("hermes", "qwen3") else _GENERAL_FORM.format(format=tool_format)
     text = _INSTRUCTIONS.format(tools="\n".join(json.dumps(tool, ensure_ascii=False) for tool in tools), form=form)
