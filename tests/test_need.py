@@ -115,6 +115,28 @@ def test_random_machines_against_search(machine: Machine, vocabulary: Vocabulary
                 assert min(recurrence.need(state, stack), limit + 1) == expected, (state, stack)
 
 
+def equal_both_ways(machine: Machine, vocabulary: Vocabulary) -> bool:
+    """Whether frames all at once and frames site by site, with shared rows, come to the same needs."""
+    actions = token_actions(machine, vocabulary)
+    ways = []
+    for few in (-1, 1 << 30):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(need, "_FEW_KINDS", few)
+            ways.append(token_needs(machine, actions))
+    return all(np.array_equal(getattr(ways[0], name), getattr(ways[1], name)) for name in ("need_finish", "need_kinds", "need_leave"))
+
+
+@settings(max_examples=200, deadline=None)
+@given(random_machines(), random_vocabularies())
+def test_rows_shared_by_frames_change_nothing(machine: Machine, vocabulary: Vocabulary) -> None:
+    assert equal_both_ways(machine, vocabulary)
+
+
+@pytest.mark.parametrize("name", GRAMMARS)
+def test_rows_shared_by_frames_change_nothing_in_grammars(name: str) -> None:
+    assert equal_both_ways(linked(GRAMMARS[name]), nasty_vocabulary())
+
+
 @pytest.mark.parametrize("name", GRAMMARS)
 def test_grammars_against_search(name: str) -> None:
     machine, vocabulary, limit = linked(GRAMMARS[name]), nasty_vocabulary(), 3

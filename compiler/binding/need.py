@@ -22,11 +22,11 @@ A landing may be a MOVE that pushes the very site it popped (the token ``},{``),
 another, not a recursion; such a detour costs a token each time, so rounds of relaxation reach it. Kinds that another kind matches or beats
 at every state and every landing are left out of ``need_kinds``: no minimum misses them, and ``row(record)`` still holds for them.
 
-Kinds that land alike at a site are one there: 301 kinds have 18 different landings (a Snowplow schema with 701 sites).
-
-Method: least fixpoint by rounds in which only rows that changed are propagated, over a table value x kind. A call contributes
-summary edges: opening ``s`` around a cost row is a (min, +) product of the row with the landings at ``s``. Cost: (distinct edges) x
-(kinds) x (times a row improves, a few).
+Method: least fixpoint by rounds in which only rows that changed are propagated, over a table value x kind (``cost_rows``). A call
+contributes summary edges: opening ``s`` around a cost row is a (min, +) product of the row with the landings at ``s``. Sites that stand
+around equal rows, and at which kinds land at equal rows, have equal products, which are formed once: a string of up to 65,535 characters
+calls blocks from 255 sites, and all but the last few are alike. Cost: (distinct edges) x (kinds) x (times a row improves, a few), and as
+much for each distinct product.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stcc.compiler.binding.actions import TokenActions
+from stcc.compiler.binding.cost_rows import CostRows, first_equal
 from stcc.compiler.binding.row_edges import row_edges
 from stcc.compiler.options import Deadline
 from stcc.formats.binding import EXPOSED, MOVE, POPPED, UNREACHABLE
@@ -50,7 +51,6 @@ _DOMINANCE_WORK = 1 << 26  # comparisons spent on leaving out kinds
 _FEW_KINDS = 64  # kinds up to which frames are improved whatever their sites
 _GATHERED_CELLS = 1 << 18  # cells of cost rows gathered at once: 1 MiB; on 435 kinds all at once would be most of a gigabyte
 _NONE: Int32 = np.zeros(0, np.int32)
-_PRODUCT_CELLS = 1 << 16  # sums of a product formed at once: 256 KiB, so that they stay in the cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,11 +70,11 @@ def token_needs(machine: Machine, actions: TokenActions, deadline: Deadline | No
     if system.cells > MAX_CELLS:
         return Needs(_NONE, _NONE, np.zeros((machine.states, 0), np.int32))
     system.tabulate(machine, actions)
-    costs = system.solve(deadline)
+    rows = system.solve(deadline)
     kinds = len(system.kinds)
-    leave = costs[: machine.states, :kinds]
-    kept = _undominated(leave, costs, system.landing) if kinds else np.zeros(0, np.intp)
-    return Needs(costs[: machine.states, kinds].copy(), system.kinds[kept], np.ascontiguousarray(leave[:, kept]))
+    leave = rows.table[: machine.states, :kinds]
+    kept = _undominated(leave, rows, system.landing) if kinds else np.zeros(0, np.intp)
+    return Needs(rows.table[: machine.states, kinds].copy(), system.kinds[kept], np.ascontiguousarray(leave[:, kept]))
 
 
 class _System:
@@ -95,43 +95,57 @@ class _System:
     def tabulate(self, machine: Machine, actions: TokenActions) -> None:
         """Make the tables of the fixpoint."""
         self.landing = self._landings(machine, actions)
+        self._by_site = np.ascontiguousarray(self.landing.T)
         self._edges(machine, actions)
-        self._start = np.full((self.dead + 1, len(self.kinds) + 1), UNREACHABLE, np.int32)
-        self._start[self._states + self.kinds, np.arange(len(self.kinds))] = 0
-        self._start[: self._states][machine.accepting, -1] = 0
-        self._start[self._states + np.flatnonzero((actions.record_kind == POPPED) & (actions.record_head == 0)), -1] = 0
+        self._start = self._first_rows(machine, actions)
+
+    def _first_rows(self, machine: Machine, actions: TokenActions) -> CostRows:
+        """What costs nothing; with few kinds every value owns its row."""
+        if len(self.kinds) <= _FEW_KINDS:
+            rows = CostRows(np.arange(self.dead), self.dead, 0, len(self.kinds) + 1)
+        else:
+            owned = np.concatenate((np.arange(self._states), self._states + np.flatnonzero(actions.record_kind != MOVE)))
+            rows = CostRows(owned, self.dead, len(self._frame), len(self.kinds) + 1)
+        rows.table[rows.slot[self._states + self.kinds], np.arange(len(self.kinds))] = 0
+        rows.table[: self._states][machine.accepting, -1] = 0
+        ended = np.flatnonzero((actions.record_kind == POPPED) & (actions.record_head == 0))
+        rows.table[rows.slot[self._states + ended], -1] = 0
+        return rows
 
     def _frames(self, actions: TokenActions) -> None:
-        """Number every (outermost site, value inside it), innermost parts first; MOVE records keep their own numbers."""
-        known: dict[tuple[tuple[int, ...], int], int] = {}
-        moves = np.flatnonzero(actions.record_kind == MOVE).tolist()
+        """Number every (outermost site, value inside it), and sort them by site; MOVE records keep their own numbers."""
+        depths = np.diff(actions.record_push_offsets)  # 0 but for MOVE records
+        single, deep = np.flatnonzero(depths == 1), np.flatnonzero(depths > 1)
+        heads, sites = actions.record_head, actions.record_pushes[actions.record_push_offsets[single]]
+        frame, outer, inner = self._deep_frames(actions, deep, single)
+        columns = (self._states + single, frame), (sites, outer), (heads[single], inner)
+        numbers, outermost, inside = (np.concatenate(parts).astype(np.int32) for parts in columns)
+        order = np.argsort(outermost, kind="stable")
+        self._frame, self._outer, self._inner = numbers[order], outermost[order], inside[order]
+
+    def _deep_frames(self, actions: TokenActions, deep: npt.NDArray[np.intp], single: npt.NDArray[np.intp]) -> tuple[Int32, Int32, Int32]:
+        """Those of records with several sites, part by part, innermost first: number, outermost site, value inside."""
         heads, offsets, sites = actions.record_head.tolist(), actions.record_push_offsets.tolist(), actions.record_pushes.tolist()
-        stacks = {record: tuple(sites[offsets[record]: offsets[record + 1]]) for record in moves}
-        for record, pushes in stacks.items():
-            known[pushes, heads[record]] = self._states + record
+        known: dict[tuple[tuple[int, ...], int], int] = {}
+        for record in (np.concatenate((single, deep)) if len(deep) else deep).tolist():
+            known[tuple(sites[offsets[record]: offsets[record + 1]]), heads[record]] = self._states + record
+        singles = {*(self._states + single).tolist()} if len(deep) else set()
         fresh = first = self._states + len(heads)
-        outer: list[int] = []
-        inner: list[int] = []
-        numbers: list[int] = []
-        seen: set[int] = set()
-        for record, pushes in stacks.items():
+        frames: dict[int, tuple[int, int]] = {}
+        for record in deep.tolist():
             if self._deadline is not None:
                 self._deadline.check()
-            value, head = heads[record], heads[record]
+            pushes, head = tuple(sites[offsets[record]: offsets[record + 1]]), heads[record]
+            value = head
             for depth in range(len(pushes) - 1, -1, -1):
-                key = (pushes[depth:], head)
-                number = known.get(key)
-                if number is None:
-                    number = known[key] = fresh
-                    fresh += 1
-                if number not in seen:
-                    seen.add(number)
-                    numbers.append(number)
-                    outer.append(pushes[depth])
-                    inner.append(value)
+                number = known.setdefault((pushes[depth:], head), fresh)
+                fresh += number == fresh
+                frames.setdefault(number, (pushes[depth], value))
                 value = number
         self._extra = fresh - first
-        self._frame, self._outer, self._inner = (np.array(part, np.int32) for part in (numbers, outer, inner))
+        parts = [(number, *around) for number, around in frames.items() if number not in singles]
+        table = np.array(parts, np.int32).reshape(-1, 3)
+        return table[:, 0], table[:, 1], table[:, 2]
 
     def _landings(self, machine: Machine, actions: TokenActions) -> Int32:
         """int32 ``[kinds, sites]``: the value at which each kind lands at each site, the dead row where at none."""
@@ -155,18 +169,18 @@ class _System:
         value, self._source = row_edges(actions.rows)
         self._offsets = np.searchsorted(value, np.arange(self.dead + 2))
 
-    def solve(self, deadline: Deadline | None) -> Int32:
-        """int32 ``[dead + 1, kinds + 1]``: least cost after each value."""
-        costs = self._start
-        changed = np.flatnonzero((costs < UNREACHABLE).any(axis=1))
+    def solve(self, deadline: Deadline | None) -> CostRows:
+        """The least costs after each value."""
+        rows = self._start
+        changed = np.flatnonzero(rows.reachable())
         while len(changed):
             if deadline is not None:
                 deadline.check_now()
-            fresh_frames = self._improve_frames(costs, changed, deadline)
-            changed = np.concatenate((self._improve_states(costs, changed), fresh_frames))
-        return costs
+            fresh_frames = self._improve_frames(rows, changed, deadline)
+            changed = np.concatenate((self._improve_states(rows, changed), fresh_frames))
+        return rows
 
-    def _improve_states(self, costs: Int32, changed: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+    def _improve_states(self, rows: CostRows, changed: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
         """Lower the rows of the states with an edge to a changed value; the states whose row did change."""
         low = self._offsets[changed]
         counts = self._offsets[changed + 1] - low
@@ -174,21 +188,26 @@ class _System:
         if not total:
             return changed[:0]
         edges = np.repeat(low - (np.cumsum(counts) - counts), counts) + np.arange(total)
-        source, value = self._source[edges], np.repeat(changed, counts)
-        order = np.argsort(source, kind="stable")
-        source, value = source[order], value[order]
-        starts = np.flatnonzero(np.concatenate((np.ones(1, np.bool_), source[1:] != source[:-1])))
-        states = source[starts]
-        fewest = np.empty((len(states), costs.shape[1]), np.int32)
-        pieces = starts // max(1, _GATHERED_CELLS // costs.shape[1])
-        cuts = [0, *(np.flatnonzero(np.diff(pieces)) + 1).tolist(), len(starts)]
-        ends = np.append(starts, len(source))
-        for first, last in itertools.pairwise(cuts):
-            np.minimum.reduceat(costs[value[ends[first]:ends[last]]], starts[first:last] - starts[first], axis=0, out=fewest[first:last])
-        fewest += np.int32(1)
-        return self._lower(costs, states, fewest)
+        slots = len(rows.table)
+        keys = np.sort(self._source[edges] * np.int64(slots) + np.repeat(rows.slot[changed], counts))
+        source, slot = np.divmod(keys[_differ_from_before(keys)], slots)  # values of one slot are one
+        starts = np.flatnonzero(_differ_from_before(source))
+        return self._lower(rows.table, source[starts], self._fewest(rows.table, slot, starts))
 
-    def _improve_frames(self, costs: Int32, changed: npt.NDArray[np.intp], deadline: Deadline | None) -> npt.NDArray[np.intp]:
+    @staticmethod
+    def _fewest(table: Int32, slot: Int32, starts: npt.NDArray[np.intp]) -> Int32:
+        """One more than the least of the rows at ``slot``, for each piece of it that starts at ``starts``."""
+        fewest = np.empty((len(starts), table.shape[1]), np.int32)
+        pieces = starts // max(1, _GATHERED_CELLS // table.shape[1])
+        cuts = [0, *(np.flatnonzero(np.diff(pieces)) + 1).tolist(), len(starts)]
+        ends = np.append(starts, len(slot))
+        for first, last in itertools.pairwise(cuts):
+            begin, end = ends[first], ends[last]
+            np.minimum.reduceat(table[slot[begin:end]], starts[first:last] - begin, axis=0, out=fewest[first:last])
+        fewest += np.int32(1)
+        return fewest
+
+    def _improve_frames(self, rows: CostRows, changed: npt.NDArray[np.intp], deadline: Deadline | None) -> npt.NDArray[np.intp]:
         """Likewise for the frames around a changed value, or whose site a kind leaves to land at one."""
         if not len(self._frame) or not len(self.kinds):
             return changed[:0]
@@ -196,111 +215,74 @@ class _System:
         dirty[changed] = True
         reopened: Bool = np.asarray(dirty[self.landing].any(axis=0))
         stale = np.flatnonzero(dirty[self._inner] | reopened[self._outer])
-        if len(self.kinds) <= _FEW_KINDS:
-            return self._improve_all(costs, stale)
-        stale = stale[np.argsort(self._outer[stale], kind="stable")]
-        sites, starts = np.unique(self._outer[stale], return_index=True)
-        improved = [changed[:0]]
-        for site, low, high in zip(sites.tolist(), starts.tolist(), [*starts[1:].tolist(), len(stale)], strict=False):
-            if deadline is not None:
-                deadline.check()
-            frames = stale[low:high]
-            offered = _around(costs[self._inner[frames], :-1], costs, self.landing[:, site])
-            improved.append(self._lower(costs, self._frame[frames], offered))
-        return np.concatenate(improved)
+        if not len(stale):
+            return changed[:0]
+        return self._improve_all(rows.table, stale) if len(self.kinds) <= _FEW_KINDS else self._improve_sites(rows, stale, deadline)
 
-    def _improve_all(self, costs: Int32, stale: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+    def _improve_sites(self, rows: CostRows, stale: npt.NDArray[np.intp], deadline: Deadline | None) -> npt.NDArray[np.intp]:
+        """The frames ``stale`` site by site; sites around equal rows, at which kinds land at equal rows, are one product."""
+        rows.make_room()
+        sites, starts = np.unique(self._outer[stale], return_index=True)
+        landed, inner = rows.representatives(self._by_site[sites]), rows.slot[self._inner[stale]]
+        fresh = np.empty(len(stale), np.int32)
+        known: dict[tuple[bytes, bytes], Int32] = {}
+        for place, low, high in zip(landed, starts.tolist(), [*starts[1:].tolist(), len(stale)], strict=True):
+            key = inner[low:high].tobytes(), place.tobytes()
+            found = known.get(key)
+            if found is None:
+                if deadline is not None:
+                    deadline.check_now()
+                found = known[key] = rows.around(inner[low:high], place)
+            fresh[low:high] = found
+        frames = self._frame[stale]
+        moved = fresh != rows.slot[frames]
+        rows.slot[frames] = fresh
+        improved: npt.NDArray[np.intp] = frames[moved].astype(np.intp)
+        return improved
+
+    def _improve_all(self, table: Int32, stale: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
         """The frames ``stale`` at once, whatever their sites: with few kinds a site is a handful of sums."""
         kinds = len(self.kinds)
         piece = max(1, _GATHERED_CELLS // (kinds * (kinds + 1)))
         improved = [stale[:0]]
         for low in range(0, len(stale), piece):
             frames = stale[low: low + piece]
-            sums = costs[self.landing[:, self._outer[frames]].T]
-            sums += costs[self._inner[frames], :-1, None]
-            improved.append(self._lower(costs, self._frame[frames], np.minimum(sums.min(axis=1), UNREACHABLE)))
+            sums = table[self._by_site[self._outer[frames]]]
+            sums += table[self._inner[frames], :-1, None]
+            improved.append(self._lower(table, self._frame[frames], np.minimum(sums.min(axis=1), UNREACHABLE)))
         return np.concatenate(improved)
 
     @staticmethod
-    def _lower(costs: Int32, rows: Int32, offered: Int32) -> npt.NDArray[np.intp]:
-        better = (offered < costs[rows]).any(axis=1)
-        rows = rows[better]
-        costs[rows] = np.minimum(costs[rows], offered[better])
-        return rows.astype(np.intp)
+    def _lower(table: Int32, slots: Int32, offered: Int32) -> npt.NDArray[np.intp]:
+        better = (offered < table[slots]).any(axis=1)
+        slots = slots[better]
+        table[slots] = np.minimum(table[slots], offered[better])
+        return slots.astype(np.intp)
 
 
-def _around(leave: Int32, costs: Int32, landing: Int32) -> Int32:
-    """(min, +) product: leave by some kind, then go on from where it landed.
-
-    Args:
-        leave: ``[n, kinds]``, costs of leaving.
-        costs: ``[values, kinds + 1]``.
-        landing: ``[kinds]``, the value where each kind lands.
-
-    Returns:
-        int32 ``[n, kinds + 1]``.
-    """
-    result = np.full((len(leave), costs.shape[1]), UNREACHABLE, np.int32)
-    used = np.flatnonzero((leave < UNREACHABLE).any(axis=0))
-    least, landed = leave[:, used], costs[landing[used]]
-    columns = np.flatnonzero((landed < UNREACHABLE).any(axis=0))  # few: those of the rule that the call stands in
-    if not len(columns):
-        return result
-    landed = landed[:, columns]
-    if least.size * len(columns) > _PRODUCT_CELLS:
-        least, reached = _gathered(least, landing[used])
-        least, landed = _merged(least, costs[reached][:, columns])
-    block = max(1, _PRODUCT_CELLS // landed.size)
-    for low in range(0, len(leave), block):
-        sums = least[low: low + block, :, None] + landed
-        result[low: low + block, columns] = np.minimum(sums.min(axis=1), UNREACHABLE)
-    return result
+def _differ_from_before(rising: npt.NDArray[np.int64]) -> Bool:
+    return np.concatenate((np.ones(1, np.bool_), rising[1:] != rising[:-1]))
 
 
-def _gathered(leave: Int32, landing: Int32) -> tuple[Int32, Int32]:
-    """Kinds of equal ``landing`` as one: the least of their costs, and where they land."""
-    order = np.argsort(landing, kind="stable")
-    rising = landing[order]
-    starts = np.flatnonzero(np.diff(rising, prepend=-1))
-    if len(starts) == len(landing):
-        return leave, landing
-    return np.minimum.reduceat(leave[:, order], starts, axis=1), rising[starts]
-
-
-def _merged(leave: Int32, landed: Int32) -> tuple[Int32, Int32]:
-    """The same product with kinds of equal ``landed`` rows, which are most, as one."""
-    group = _first_equal(landed)
-    order = np.argsort(group, kind="stable")
-    starts = np.flatnonzero(np.diff(group[order], prepend=-1))
-    return np.minimum.reduceat(leave[:, order], starts, axis=1), landed[order[starts]]
-
-
-def _first_equal(rows: Int32) -> Int32:
-    """The first row that equals each row; by hashing, since rows are wide."""
-    seen: dict[bytes, int] = {}
-    return np.array([seen.setdefault(row.tobytes(), number) for number, row in enumerate(rows)], np.int32)
-
-
-def _undominated(leave: Int32, costs: Int32, landing: Int32) -> npt.NDArray[np.intp]:
+def _undominated(leave: Int32, rows: CostRows, landing: Int32) -> npt.NDArray[np.intp]:
     """Kinds that no other kind matches or beats at every state and every landing; the first of equals stays.
 
     Args:
         leave: ``[states, kinds]``.
-        costs: ``[values, kinds + 1]``.
+        rows: ``[values, kinds + 1]``.
         landing: ``[kinds, sites]``, value after each kind lands at each site.
     """
-    finite: Bool = np.asarray((costs < UNREACHABLE).any(axis=1))
-    kept = np.flatnonzero((leave < UNREACHABLE).any(axis=0) & finite[landing].any(axis=1))
+    kept = np.flatnonzero((leave < UNREACHABLE).any(axis=0) & rows.reachable()[landing].any(axis=1))
     if not len(kept):
         return kept
-    reached, place = np.unique(landing[kept], return_inverse=True)
-    row = _first_equal(costs[reached])
+    reached, place = np.unique(rows.slot[landing[kept]], return_inverse=True)
+    row = first_equal(rows.table[reached])
     profile = np.concatenate((leave[:, kept].T, row[place.reshape(len(kept), -1)]), axis=1)
-    kept = kept[np.unique(_first_equal(profile))]
-    width = len(leave) + landing.shape[1] * costs.shape[1]
+    kept = kept[np.unique(first_equal(profile))]
+    width = len(leave) + landing.shape[1] * rows.table.shape[1]
     if len(kept) * len(kept) * width > _DOMINANCE_WORK:
         return kept
-    profile = np.concatenate((leave[:, kept].T, costs[landing[kept]].reshape(len(kept), -1)), axis=1)
+    profile = np.concatenate((leave[:, kept].T, rows.table[rows.slot[landing[kept]]].reshape(len(kept), -1)), axis=1)
     alive = np.ones(len(kept), np.bool_)
     for kind in range(len(kept)):
         beats = (profile <= profile[kind]).all(axis=1) & alive
