@@ -33,6 +33,7 @@ _SUMMARIES = {
     "vocab": "Pack a tokenizer into a .stv file.",
     "bind": "Bind a .stc file to vocabularies.",
     "inspect": "Show what a .stc, a .stv or a source holds.",
+    "explain": "Say what a grammar costs, field by field, and why.",
     "check": "Check a text against a .stc or a source.",
     "sample": "Write random valid outputs.",
     "build": "Build the artifacts that a manifest lists, or check them.",

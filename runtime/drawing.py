@@ -1,187 +1,161 @@
-"""The machine as a picture: an SVG whose nodes are the places where the output has a choice, for ``stcc inspect --graph``.
+"""The machine as a picture, for ``stcc inspect --graph`` and the pages of ``stcc explain``: an SVG that stands alone.
 
-In: a ``Machine``. Out: SVG text, deterministic, self-contained. Chains of forced bytes are drawn as one edge that carries their text, so
-that a schema's 115 states are some 50 nodes. A call is a dashed edge to the callee's first place, marked with its call sites;
-dotted edges lead from the call's state to where it returns. Layers are breadth-first distances from the start, top to bottom, nodes in
-a layer sorted by the mean place of their predecessors (the barycentre heuristic of Sugiyama, Tagawa and Toda, 1981). Cost: linear in the
-table; refused past ``MOST_NODES``.
+In: a machine, and what may be put together in it. Out: SVG text, the same on every run. A machine is drawn state by state if it has few
+nodes (``FEW_NODES``), else with a box for each field, else as a row of parts or its rules and their calls: there is a readable drawing
+of every machine. Layers run from top to bottom (Sugiyama, Tagawa and Toda, 1981, by grandalf); texts lie in boxes of their own between
+the states, so that none covers another. Colours follow the reader's scheme, light or dark.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from html import escape
+from typing import Any
 
-import numpy as np
-
-from stcc.formats.machine import Machine, end_states
+from stcc.formats.machine import Machine
 from stcc.formats.summary import printable
-from stcc.runtime.errors import ConstraintError
-from stcc.runtime.expectations import byte_sets
+from stcc.runtime.drawing_graph import Graph, Lines, Node, TooManyNodes, box_graph, machine_graph
 
-MOST_NODES = 1500
-LONGEST_LABEL = 28
-_STEP_X, _STEP_Y, _RADIUS, _MARGIN = 170, 110, 15, 60
-_STYLE = ("text{font:11px ui-monospace,Menlo,Consolas,monospace;fill:#222}.n{fill:#fff;stroke:#222;stroke-width:1.2}.a{fill:#d9f2d9}"
-          ".e{fill:none;stroke:#555}.c{stroke-dasharray:6 3;stroke:#1f5fbf}.r{stroke-dasharray:2 3;stroke:#b0640a}"
-          ".l{text-anchor:middle;paint-order:stroke;stroke:#fff;stroke-width:3px}.m{text-anchor:middle;dominant-baseline:central}")
-
-
-@dataclass(frozen=True)
-class Edge:
-    """One arrow: its ends, what it reads, and its kind: ``e`` a move, ``c`` a call, ``r`` a return."""
-
-    source: int
-    target: int
-    label: str
-    kind: str = "e"
+FEW_NODES = 90
+"""Up to so many nodes, texts among them, a machine is drawn state by state."""
+MOST_NODES = 420
+"""Up to so many, with a box for each field."""
+_LETTER, _LINE, _PAD, _GAP_X, _GAP_Y, _MARGIN = 6.7, 15, 8, 22, 26, 24
+_STYLE = (":root{color-scheme:light dark}svg{--ink:#1c2024;--paper:#fff;--soft:#eef2f6;--end:#d9f2d9;--call:#1f5fbf;--back:#a3590a}"
+          "@media(prefers-color-scheme:dark){svg{--ink:#e6e8ea;--paper:#15181b;--soft:#262c32;--end:#1f4a2a;--call:#7db2ff;--back:#f0b060}}"
+          ".bg{fill:var(--paper)}text{font:11px ui-monospace,Menlo,Consolas,monospace;fill:var(--ink);text-anchor:middle;"
+          "dominant-baseline:central}.n{fill:var(--paper);stroke:var(--ink);stroke-width:1.2}.a{fill:var(--end)}.t{fill:var(--soft)}"
+          ".g{fill:var(--soft);stroke:var(--ink)}.e{fill:none;stroke:var(--ink);opacity:.75}.c{stroke-dasharray:6 3;stroke:var(--call)}"
+          ".r{stroke-dasharray:2 3;stroke:var(--back)}.h{fill:var(--ink)}.l{font-style:italic}")
+Sketch = Callable[[], tuple[list[Lines], list[tuple[int, int, str]]]]
 
 
-@dataclass
-class Graph:
-    """What is drawn: states that have a choice, by their number in the machine, and the arrows between them."""
-
-    nodes: list[int] = field(default_factory=list)
-    edges: list[Edge] = field(default_factory=list)
-
-
-def draw_machine(machine: Machine) -> str:
+def draw_machine(machine: Machine, groups: Callable[[], Mapping[int, Lines]] | None = None, sketch: Sketch | None = None) -> str:
     """The SVG of ``machine``.
 
-    Raises:
-        ConstraintError: it has more than ``MOST_NODES`` places to draw.
+    Args:
+        machine: what is drawn.
+        groups: gives state -> lines for states that may be one box; asked for if the machine is not small.
+        sketch: gives boxes and arrows, asked for if that does not do.
     """
-    graph = reduced_graph(machine)
-    places = _layout(graph)
-    width = max(x for x, _ in places.values()) + _MARGIN
-    height = max(y for _, y in places.values()) + _MARGIN
-    ends = machine.accepting | (end_states(machine) & (machine.exits >= 0))
+    graph = _fitting(machine, groups, sketch)
+    places, routes = _layout(graph)
+    turns = [(x, y, 0.0, 0.0) for route in routes.values() for x, y in route]
+    left, right = min(x - w / 2 for x, _, w, _ in places + turns), max(x + w / 2 for x, _, w, _ in places + turns)
+    top, bottom = min(y - h / 2 for _, y, _, h in places + turns), max(y + h / 2 for _, y, _, h in places + turns)
+    width, height = right - left + 2 * _MARGIN, bottom - top + 2 * _MARGIN
+    shown = sum(node.shape == "state" for node in graph.nodes)
+    title = f"{machine.states:,} states, {shown:,} drawn as such"
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}">',
-        f"<title>{machine.states} states, {len(graph.nodes)} drawn; start at {machine.start}</title><style>{_STYLE}</style>",
-        '<marker id="h" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" orient="auto">',
-        '<path d="M0 0L8 4L0 8z"/></marker>',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{left - _MARGIN:.0f} {top - _MARGIN:.0f} {width:.0f} {height:.0f}" '
+        f'width="{width:.0f}" height="{height:.0f}" role="img">',
+        f"<title>{title}</title><style>{_STYLE}</style>",
+        '<marker id="h" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+        '<path class="h" d="M0 0L8 4L0 8z"/></marker>',
+        f'<rect class="bg" x="{left - _MARGIN:.0f}" y="{top - _MARGIN:.0f}" width="{width:.0f}" height="{height:.0f}"/>',
     ]
-    parts += [_draw_edge(edge, places) for edge in graph.edges]
-    parts += [_draw_node(node, places[node], bool(ends[node]), node == machine.start) for node in graph.nodes]
+    parts += [_draw_arrow(graph, arrow, places, routes.get((arrow[0], arrow[1]), ())) for arrow in graph.arrows
+              if arrow[2]]
+    parts += [_draw_node(node, place, number == 0) for number, (node, place) in enumerate(zip(graph.nodes, places, strict=True))]
     return "\n".join([*parts, "</svg>", ""])
 
 
-def reduced_graph(machine: Machine) -> Graph:
-    """The places with a choice, an end or a call that the start leads to, and the arrows between them."""
-    out = [_moves(machine, state) for state in range(machine.states)]
-    landings = set(machine.returns[machine.returns >= 0].tolist())
-    entered = np.bincount([target for moves in out for target, _, _ in moves], minlength=machine.states)
-
-    def is_inner(state: int) -> bool:
-        """Passed through, not chosen at: one way in, one byte on, no end."""
-        moves = out[state]
-        forced = len(moves) == 1 and len(moves[0][1]) == 1 and moves[0][2] == "e" and machine.exits[state] < 0
-        return forced and not machine.accepting[state] and state != machine.start and state not in landings and int(entered[state]) == 1
-
-    graph, seen, waiting = Graph(), {machine.start}, deque([machine.start])
-    while waiting:
-        state = waiting.popleft()
-        graph.nodes.append(state)
-        if len(graph.nodes) > MOST_NODES:
-            raise ConstraintError(f"the machine has more than {MOST_NODES:,} places to draw", "draw a part of the schema")
-        for target, read, kind in out[state]:
-            text = bytes(read) if len(read) == 1 else b""
-            label = ", ".join(byte_sets(read)) if len(read) > 1 else ""
-            while is_inner(target):
-                text += bytes(out[target][0][1])
-                target = out[target][0][0]
-            graph.edges.append(Edge(state, target, _label(label, text, machine, state, read, kind), kind))
-            if target not in seen:
-                seen.add(target)
-                waiting.append(target)
-        for target in _returns(machine, state, out[state]):
-            graph.edges.append(Edge(state, target, "", "r"))
-            if target not in seen:
-                seen.add(target)
-                waiting.append(target)
-    return graph
+def _fitting(machine: Machine, groups: Callable[[], Mapping[int, Lines]] | None, sketch: Sketch | None) -> Graph:
+    """The most detailed graph that is readable."""
+    try:
+        return machine_graph(machine, {}, FEW_NODES if groups is not None else MOST_NODES)
+    except TooManyNodes:
+        pass
+    boxes = groups() if groups is not None else {}
+    try:
+        return machine_graph(machine, boxes, MOST_NODES)
+    except TooManyNodes:
+        pass
+    if sketch is None:
+        return box_graph([("a machine", f"{machine.states:,} states", f"{machine.sites:,} call sites")], [])
+    return box_graph(*sketch())
 
 
-def _moves(machine: Machine, state: int) -> list[tuple[int, list[int], str]]:
-    """Where a state leads: target, the bytes that lead there, ``e`` or ``c``; by rising table cell."""
-    row = machine.table[state][machine.byte_class]
-    found = []
-    for cell in np.unique(row[row >= 0]).tolist():
-        called = cell >= machine.states
-        target = int(machine.edge_target[cell - machine.states]) if called else cell
-        found.append((target, np.flatnonzero(row == cell).tolist(), "c" if called else "e"))
-    return found
+Place = tuple[float, float, float, float]
+"""Centre, width and height."""
 
 
-def _returns(machine: Machine, state: int, moves: list[tuple[int, list[int], str]]) -> list[int]:
-    """Where the calls made at a state come back to."""
-    cells = np.unique(machine.table[state])
-    sites = {site for cell in cells[cells >= machine.states].tolist() for site in machine.pushes(cell - machine.states)}
-    return sorted({int(target) for site in sites for target in machine.returns[site] if target >= 0})
+def _size(node: Node) -> tuple[float, float]:
+    longest = max(len(printable(line)) for line in (*node.lines, *node.loops))
+    lines = len(node.lines) + (len(node.loops) if node.loops else 0)
+    if node.shape == "state" and not node.loops:
+        return 34.0, 34.0
+    return longest * _LETTER + 2 * _PAD + (18 if node.loops else 0), lines * _LINE + 2 * (4 if node.shape == "text" else _PAD)
 
 
-def _label(chosen: str, text: bytes, machine: Machine, state: int, read: list[int], kind: str) -> str:
-    shown = " ".join(filter(None, (chosen, printable(text.decode("utf-8", "backslashreplace")))))
-    shown = shown if len(shown) <= LONGEST_LABEL else shown[:LONGEST_LABEL] + "…"
-    if kind != "c":
-        return shown
-    edge = int(machine.table[state, machine.byte_class[read[0]]]) - machine.states
-    return f"{shown} call {','.join(map(str, machine.pushes(edge)))}"
+class _View:
+    """What the layout wants to know of a node or an arrow, and where it writes its answer."""
+
+    def __init__(self, width: float = 0.0, height: float = 0.0) -> None:
+        self.w, self.h, self.xy = width, height, (0.0, 0.0)
+        self.points: list[tuple[float, float]] = []
+
+    def setpath(self, points: Any) -> None:
+        """The way of an arrow."""
+        self.points = [(float(x), float(y)) for x, y in points]
 
 
-def _layout(graph: Graph) -> dict[int, tuple[float, float]]:
-    """Centre of every node."""
-    depth = {graph.nodes[0]: 0}
-    order = deque([graph.nodes[0]])
-    following: dict[int, list[int]] = {}
-    above: dict[int, list[int]] = {}
-    for edge in graph.edges:
-        following.setdefault(edge.source, []).append(edge.target)
-        above.setdefault(edge.target, []).append(edge.source)
-    layers: list[list[int]] = []
-    while order:
-        node = order.popleft()
-        if depth[node] == len(layers):
-            layers.append([])
-        layers[depth[node]].append(node)
-        for target in following.get(node, ()):
-            if target not in depth:
-                depth[target] = depth[node] + 1
-                order.append(target)
-    widest = max(map(len, layers))
-    places: dict[int, tuple[float, float]] = {}
-    for row, layer in enumerate(layers):
-        def centre(node: int) -> float:
-            known = [places[source][0] for source in above.get(node, ()) if source in places]
-            return sum(known) / len(known) if known else 0.0
+def _layout(graph: Graph) -> tuple[list[Place], dict[tuple[int, int], list[tuple[float, float]]]]:
+    """Where every node lies, and by which points each arrow goes."""
+    from grandalf import graphs as library
+    from grandalf.layouts import SugiyamaLayout
 
-        shift = _MARGIN * 2 + (widest - len(layer)) * _STEP_X / 2
-        for column, node in enumerate(sorted(layer, key=centre)):
-            places[node] = shift + column * _STEP_X, _MARGIN + row * _STEP_Y
-    return places
+    vertices = []
+    for number, node in enumerate(graph.nodes):
+        vertex = library.Vertex(number)
+        vertex.view = _View(*_size(node))
+        vertices.append(vertex)
+    edges = []
+    for source, target in dict.fromkeys((source, target) for source, target, _ in graph.arrows if source != target):
+        edge = library.Edge(vertices[source], vertices[target])
+        edge.view = _View()
+        edges.append(edge)
+    # a connected graph as such: the library's Graph, which finds components, orders their edges by address
+    layout = SugiyamaLayout(library.graph_core(vertices, edges))
+    layout.xspace, layout.yspace = _GAP_X, _GAP_Y
+    layout.init_all(roots=[vertices[0]])
+    layout.draw(4)
+    layout.draw_edges()
+    places = [(vertex.view.xy[0], vertex.view.xy[1], vertex.view.w, vertex.view.h) for vertex in vertices]
+    return places, {(edge.v[0].data, edge.v[1].data): edge.view.points for edge in edges}
 
 
-def _draw_edge(edge: Edge, places: dict[int, tuple[float, float]]) -> str:
-    (x, y), (u, v) = places[edge.source], places[edge.target]
-    if edge.source == edge.target:
-        path = f"M{x + 10:.0f} {y - 11:.0f}c40 -30 40 52 2 23"
-        middle = (x + 45, y - 14)
-    else:
-        bend = 0.0 if v > y else (_STEP_X / 2 if v < y else 0.0)
-        length = max(1.0, ((u - x) ** 2 + (v - y) ** 2) ** 0.5)
-        a, b = (u - x) / length * _RADIUS, (v - y) / length * _RADIUS
-        sag = 34 if v == y else 0
-        middle = ((x + u) / 2 + bend, (y + v) / 2 - sag)
-        path = f"M{x + a:.0f} {y + b:.0f}Q{middle[0]:.0f} {middle[1]:.0f} {u - a:.0f} {v - b:.0f}"
-        middle = ((x + u) / 2 + bend / 2, (y + v) / 2 - sag / 2)
-    text = f'<text class="l" x="{middle[0]:.0f}" y="{middle[1]:.0f}">{escape(edge.label)}</text>' if edge.label else ""
-    return f'<path class="e {edge.kind}" d="{path}" marker-end="url(#h)"/>{text}'
+def _border(place: Place, towards: tuple[float, float]) -> tuple[float, float]:
+    """Where a line from the middle of a box to a point leaves it."""
+    x, y, width, height = place
+    dx, dy = towards[0] - x, towards[1] - y
+    share = min([(width / 2) / abs(dx) if dx else 1e9, (height / 2) / abs(dy) if dy else 1e9, 1.0])
+    return x + dx * share, y + dy * share
 
 
-def _draw_node(node: int, place: tuple[float, float], ends: bool, start: bool) -> str:
-    x, y = place
-    ring = f'<circle class="n" cx="{x:.0f}" cy="{y:.0f}" r="{_RADIUS + 3}"/>' if start else ""
-    return (f'{ring}<circle class="n{" a" if ends else ""}" cx="{x:.0f}" cy="{y:.0f}" r="{_RADIUS}"/>'
-            f'<text class="m" x="{x:.0f}" y="{y:.0f}">{node}</text>')
+def _draw_arrow(graph: Graph, arrow: tuple[int, int, str], places: list[Place], route: Any) -> str:
+    source, target, kind = arrow
+    head = "" if graph.nodes[target].shape == "text" else ' marker-end="url(#h)"'
+    inner = list(route)[1:-1]
+    if source == target:
+        x, y, width, _ = places[source]
+        return f'<path class="e {kind}" d="M{x + width / 2:.0f} {y - 5:.0f}c26 -16 26 26 0 10"{head}/>'
+    first = _border(places[source], inner[0] if inner else places[target][:2])
+    last = _border(places[target], inner[-1] if inner else places[source][:2])
+    points = "L".join(f"{x:.0f} {y:.0f}" for x, y in (first, *inner, last))
+    return f'<path class="e {kind}" d="M{points}"{head}/>'
+
+
+def _draw_node(node: Node, place: Place, start: bool) -> str:
+    x, y, width, height = place
+    lines = [*((line, node.shape) for line in node.lines), *((f"↺ {line}", "loop") for line in node.loops)]
+    shape = {"state": f"n{' a' if node.ends else ''}", "group": f"g{' a' if node.ends else ''}", "text": "t"}[node.shape]
+    radius = {"state": 17, "group": 3, "text": 7}[node.shape]
+    ring = (f'<rect class="n" x="{x - width / 2 - 3:.1f}" y="{y - height / 2 - 3:.1f}" width="{width + 6:.1f}" height="{height + 6:.1f}" '
+            f'rx="{radius + 3}"/>') if start else ""
+    drawn = [f'{ring}<rect class="{shape}" x="{x - width / 2:.1f}" y="{y - height / 2:.1f}" width="{width:.1f}" height="{height:.1f}" '
+             f'rx="{radius}"/>']
+    first = y - (len(lines) - 1) * _LINE / 2
+    drawn += [f'<text class="{ {"state": "m", "loop": "l"}.get(kind, "w") }" x="{x:.1f}" y="{first + number * _LINE:.1f}">'
+              f"{escape(printable(line))}</text>" for number, (line, kind) in enumerate(lines)]
+    return "".join(drawn)

@@ -13,6 +13,7 @@ from stcc.formats import Artifact, Vocabulary
 from stcc.formats.container import MAGIC
 
 if TYPE_CHECKING:
+    from stcc.compiler.explaining.explanation import Explanation
     from stcc.compiler.options import Options
 
 
@@ -63,6 +64,39 @@ def compile_file(path: str | os.PathLike[str], *, options: Options | None = None
     from stcc.compiler.sources import compile_source
 
     return compile_source(path, kind, options)
+
+
+def explain_file(path: str | os.PathLike[str], options: dict[str, Any] | None = None) -> Explanation:
+    """What is known of a ``.stc`` or a source, which is compiled with ``options`` (those of its kind where None).
+
+    Raises:
+        FormatError: a broken ``.stc``.
+        CompileError: a source that cannot be compiled, or whose kind is not known.
+        OSError: the file cannot be read.
+    """
+    from pathlib import Path
+
+    from stcc.compiler.explaining.explanation import explain_file as explain
+
+    if options is None:
+        return explain(Path(path))
+    from stcc.compiler.options import Options
+
+    return explain(Path(path), Options(**options))
+
+
+def drawing_parts(explanation: Explanation) -> tuple[Any, Any]:
+    """What a drawing of the explained machine may put together: functions that give groups of states, and a sketch."""
+    from stcc.compiler.explaining.groups import field_groups, sketch
+
+    return lambda: field_groups(explanation), lambda: sketch(explanation)
+
+
+def explanation_data(explanation: Explanation) -> dict[str, Any]:
+    """An explanation as plain data."""
+    from stcc.compiler.explaining.report import explanation_data as data
+
+    return data(explanation)
 
 
 def compile_schema(schema: dict[str, Any], *, options: Options | None = None) -> Artifact:

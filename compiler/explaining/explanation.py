@@ -11,22 +11,22 @@ places in it are paths of fields, not pointers into a schema, and overlaps of pa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path as File
 from typing import Any
 
-from stcc.compiler.analyses.cut_states import cut_states
+from stcc.compiler.analyses.cut_states import cut_states, gaps
 from stcc.compiler.analyses.forced import forced_chains
-from stcc.compiler.analyses.regions import Region, certified_regions
+from stcc.compiler.analyses.regions import Region, certify_region
 from stcc.compiler.comparison.json_path import path_at
 from stcc.compiler.comparison.places import subschemas
 from stcc.compiler.explaining.cautions import Caution, recorded_cautions, text_cautions, whitespace_cautions
-from stcc.compiler.explaining.fields import Field, Fields
+from stcc.compiler.explaining.fields import Field, Fields, Label
 from stcc.compiler.explaining.json_modes import UnreadableError
 from stcc.compiler.explaining.lengths import Lengths, Measures
 from stcc.compiler.explaining.parts import PartReader
-from stcc.compiler.explaining.reading import Reading, read_machine
+from stcc.compiler.explaining.reading import Path, Reading, read_machine
 from stcc.compiler.explaining.witnesses import Witnesses
 from stcc.compiler.options import Options
 from stcc.formats import Artifact
@@ -55,6 +55,7 @@ class Explanation:
         regions: the gaps between them.
         cautions: see ``Caution``.
         reading: the machine as it was read, for drawings.
+        label: the words of a path of ``reading``.
         unread: why the machine was read by parts although it is JSON, else empty.
         tools: for a set of tools whose source is at hand, the arguments of each, compiled alone.
     """
@@ -65,7 +66,8 @@ class Explanation:
     cuts: int
     regions: tuple[Region, ...]
     cautions: tuple[Caution, ...]
-    reading: Reading | None
+    reading: Reading
+    label: Callable[[Path], Label]
     unread: str = ""
     tools: Mapping[str, Explanation] | None = None
 
@@ -78,12 +80,13 @@ class Explanation:
 def explain_artifact(artifact: Artifact, schema: Any = None) -> Explanation:
     """Explain an artifact; ``schema`` is its document, if it has one and it is at hand."""
     machine = artifact.machine
-    reading, unread = _read(artifact.kind, machine)
+    between, cuts = gaps(machine), cut_states(machine)
+    reading, unread = _read(artifact.kind, machine, between)
     measures = Measures(reading)
     fields = Fields(reading, measures)
     witnesses = Witnesses(reading, measures)
-    records = fields.records()
-    regions = tuple(certified_regions(machine))
+    records = fields.records(set(cuts))
+    regions = tuple(certify_region(machine, start, stop) for start, stop in between)
     begins = _region_of_state(machine, regions)
     explained = tuple(_explained(field, reading, witnesses, schema, regions, begins) for field in records)
     places = {entry.field.path: entry.pointers[0] if entry.pointers else entry.field.name or "#" for entry in explained}
@@ -94,11 +97,11 @@ def explain_artifact(artifact: Artifact, schema: Any = None) -> Explanation:
 
         found += name_overlaps(schema)
     once = {(caution.code, caution.place, caution.message.split(" comes before ")[0]): caution for caution in reversed(found)}
-    return Explanation(artifact, records[0].lengths, explained, len(cut_states(machine)), regions, tuple(reversed(once.values())), reading,
-                       unread)
+    return Explanation(artifact, records[0].lengths, explained, len(cuts), regions, tuple(reversed(once.values())), reading,
+                       fields.label, unread)
 
 
-def explain_file(path: Path, options: Options | None = None) -> Explanation:
+def explain_file(path: File, options: Options | None = None) -> Explanation:
     """Explain a ``.stc``, or a source compiled with ``options``.
 
     Raises:
@@ -115,7 +118,7 @@ def explain_file(path: Path, options: Options | None = None) -> Explanation:
     return explain_source(path, options)
 
 
-def _read(kind: str, machine: Machine) -> tuple[Reading, str]:
+def _read(kind: str, machine: Machine, between: list[tuple[int, int]]) -> tuple[Reading, str]:
     """The machine as JSON if that is what it is, else by parts."""
     unread = ""
     if kind == "json_schema":
@@ -123,7 +126,7 @@ def _read(kind: str, machine: Machine) -> tuple[Reading, str]:
             return read_machine(machine), ""
         except UnreadableError as error:
             unread = str(error)
-    return read_machine(machine, PartReader(machine), most=1_000_000), unread
+    return read_machine(machine, PartReader(machine, between), most=1_000_000), unread
 
 
 def _region_of_state(machine: Machine, regions: tuple[Region, ...]) -> dict[int, int]:

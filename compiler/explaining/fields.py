@@ -8,10 +8,9 @@ Cost: for each field, linear in its edges.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 
-from stcc.compiler.analyses.cut_states import cut_states
 from stcc.compiler.explaining.lengths import ENDS, FOLLOWS, STAYS, STOPS, Lengths, Measures
 from stcc.compiler.explaining.names import member_names
 from stcc.compiler.explaining.reading import Context, Edge, Path, Reading
@@ -77,14 +76,13 @@ class Fields:
             found = self._labels[path] = tuple(_word(path[:length], self._names) for length in range(1, len(path) + 1))
         return found
 
-    def records(self) -> list[Field]:
-        """All fields, in the order in which a text first comes to them."""
+    def records(self, cuts: Set[int]) -> list[Field]:
+        """All fields, in the order in which a text first comes to them; ``cuts`` are the machine's cut states."""
         begins: dict[Label, list[tuple[Context, Edge]]] = {(): []}
         for context in self.reading.contexts:
             for edge in context.edges:
                 if edge.begins and edge.owner:
                     begins.setdefault(self.label(edge.owner), []).append((context, edge))
-        cuts = set(cut_states(self.reading.machine))
         inside = self._by_context(begins)
         found = {label: self._record(label, entries, inside.get(label, {}), cuts) for label, entries in begins.items()}
         return _without_copies(self._in_order(found), {label: self._closing(label) for label in found})
@@ -124,7 +122,7 @@ class Fields:
                         found.setdefault(longer[:length], {}).setdefault(context.number, []).append(edge)
         return found
 
-    def _record(self, label: Label, entries: list[tuple[Context, Edge]], edges: dict[int, list[Edge]], cuts: set[int]) -> Field:
+    def _record(self, label: Label, entries: list[tuple[Context, Edge]], edges: dict[int, list[Edge]], cuts: Set[int]) -> Field:
         depth = len(label)
 
         def leaves(edge: Edge) -> int:

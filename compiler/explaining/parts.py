@@ -6,7 +6,9 @@ that is called belongs to the part it is called in.
 
 from __future__ import annotations
 
-from stcc.compiler.analyses.cut_states import gaps, root_graph
+from collections.abc import Sequence
+
+from stcc.compiler.analyses.cut_states import root_graph
 from stcc.compiler.explaining.json_modes import Container, Containers, Part, Step
 from stcc.compiler.explaining.reading import Edge, Node
 from stcc.formats.machine import Machine
@@ -15,11 +17,13 @@ OUTSIDE, INSIDE = "outside", "inside"
 
 
 class PartReader:
-    """Reads a machine by its parts; ``gaps`` are the pairs of cut states that they lie between."""
+    """Reads a machine by its parts, which lie between pairs of cut states (``cut_states.gaps``); a single one is the output itself."""
 
-    def __init__(self, machine: Machine) -> None:
-        self.gaps = gaps(machine) or [(machine.start, machine.states)]
-        self._part = _part_of_state(machine, self.gaps)
+    def __init__(self, machine: Machine, gaps: Sequence[tuple[int, int]]) -> None:
+        found = gaps or [(machine.start, machine.states)]
+        self._starts = {start for start, _ in found}
+        self._part = _part_of_state(machine, found)
+        self._here = [(Container("part", Part("part", number) if len(found) > 1 else None),) for number in range(len(found))]
 
     def kind(self, byte: int) -> str:
         """All bytes are alike."""
@@ -34,24 +38,23 @@ class PartReader:
         if node.mode == INSIDE:
             return Step(INSIDE, node.containers, node.containers, node.containers)
         part = self._part[node.state]
-        here = (Container("part", Part("part", part)),)
-        begins = any(start == node.state for start, _ in self.gaps)
+        here, begins = self._here[part], node.state in self._starts
         if landing < 0:
             return Step(INSIDE, here, here, here, begins)
         return Step(OUTSIDE, (Container("part"),), here, here, begins, self._part[landing] != part)
 
     def ending(self, node: Node) -> Containers:
         """The last part."""
-        return node.containers if node.mode == INSIDE else (Container("part", Part("part", self._part[node.state])),)
+        return node.containers if node.mode == INSIDE else self._here[self._part[node.state]]
 
     def returned(self, call: Edge, end: Node, node: Node, outermost: bool) -> tuple[Node, bool]:
         """Back in the output's own rule the state says which part it is."""
         if not outermost:
             return node, False
-        return Node(node.state, OUTSIDE, (Container("part"),)), self._part[node.state] != call.owner[-1].landing
+        return Node(node.state, OUTSIDE, (Container("part"),)), bool(call.owner) and self._part[node.state] != call.owner[-1].landing
 
 
-def _part_of_state(machine: Machine, found: list[tuple[int, int]]) -> list[int]:
+def _part_of_state(machine: Machine, found: Sequence[tuple[int, int]]) -> list[int]:
     """For each state of the root rule the number of the part that begins there or lies around it; -1 for those of other rules."""
     graph = root_graph(machine)
     part = [-1] * graph.vertices

@@ -168,6 +168,7 @@ class _Explorer:
         self.exits: list[int] = machine.exits.tolist()
         self.accepting: list[bool] = machine.accepting.tolist()
         self.pairs = _pairs(machine, reader)
+        self.kinds = [kind for _, kind, _ in self.pairs]
         self.table: list[list[int]] = machine.table[:, [column for column, _, _ in self.pairs]].tolist()
         self.sizes = [len(bytes_) for _, _, bytes_ in self.pairs]
         self.live = ((machine.table >= 0) @ np.bincount(machine.byte_class, minlength=machine.classes)).tolist()
@@ -208,11 +209,14 @@ class _Explorer:
         state, mode, containers = node = context.nodes[number]
         ending = (self.accepting[state] and context.number == 0) or self.exits[state] >= 0
         choice = self.live[state] + ending > 1
-        groups: dict[tuple[int, Step], list[int]] = {}
+        alike: dict[tuple[int, str], list[int]] = {}
         for pair, cell in enumerate(self.table[state]):
             if cell >= 0:
-                landing = cell if cell < self.machine.states else -1
-                groups.setdefault((cell, self.reader.step(node, self.pairs[pair][1], landing)), []).append(pair)
+                alike.setdefault((cell, self.kinds[pair]), []).append(pair)
+        groups: dict[tuple[int, Step], list[int]] = {}
+        for (cell, kind), pairs in alike.items():
+            read = self.reader.step(node, kind, cell if cell < self.machine.states else -1)
+            groups.setdefault((cell, read), []).extend(pairs)
         for (cell, read), pairs in groups.items():
             closed = None if read.closed is None else path_of(context, read.closed)
             edge = Edge(number, -1, sum(self.sizes[pair] for pair in pairs), 1, path_of(context, read.owner),

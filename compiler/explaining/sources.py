@@ -46,12 +46,20 @@ def _tools(data: bytes, options: Options) -> dict[str, Explanation]:
     found = {}
     for tool in request.tools:
         closed = replace(options, additional_properties="closed" if request.strict or tool.strict else options.additional_properties)
-        document: Any = tool.parameters
+        document = _closed(tool.parameters)
         try:
             found[tool.name] = explain_artifact(compile_json_schema(document, options=closed, source=tool.name), document)
         except CompileError:
             continue  # a schema that only means something inside the set; the set itself was compiled
     return found
+
+
+def _closed(parameters: Any) -> Any:
+    """A tool's parameters as tools are compiled: no other members than they name, unless they say what others there may be."""
+    says = ("additionalProperties", "unevaluatedProperties", "patternProperties")
+    if not isinstance(parameters, dict) or any(keyword in parameters for keyword in says):
+        return parameters
+    return {**parameters, "additionalProperties": False}
 
 
 def _of_tools(tools: dict[str, Explanation]) -> list[Caution]:

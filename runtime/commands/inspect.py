@@ -20,7 +20,8 @@ from stcc.formats.machine import Machine, end_states
 from stcc.formats.summary import note_lines, printable, summarize
 from stcc.runtime.byte_needs import ByteNeeds
 from stcc.runtime.commands.policy_report import policy_report, policy_rows, show_classes
-from stcc.runtime.seam import compile_file, is_artifact
+from stcc.runtime.drawing import draw_machine
+from stcc.runtime.seam import compile_file, drawing_parts, explain_file, is_artifact
 from stcc.runtime.stack import Stacks
 
 _UNITS = ("bytes", "KiB", "MiB", "GiB")
@@ -40,23 +41,19 @@ def inspect_command(console: Console, file: Path, graph: Path | None, as_json: b
         show = _show_vocabulary
     else:
         with console.status(f"reading {printable(file.name)}"):
-            data = file.read_bytes() if is_artifact(file) else compile_file(file).to_bytes()
+            made = None if is_artifact(file) else compile_file(file)
+            data = file.read_bytes() if made is None else made.to_bytes()
             artifact = Artifact.from_bytes(data, str(file))
             report = {"file": str(file), **artifact_report(artifact, data)}
             if graph is not None:
-                _draw(artifact.machine, graph)
+                explanation = explain_file(file)
+                write_atomic(graph, draw_machine(artifact.machine, *drawing_parts(explanation)).encode())
         show = _show_artifact
     if as_json:
         click.echo(json.dumps(report))
     else:
         terminal = sys.stdout is not None and sys.stdout.isatty()
         show(report, Console(markup=False, highlight=False, emoji=False, width=None if terminal else 400))
-
-
-def _draw(machine: Machine, target: Path) -> None:
-    from stcc.runtime.drawing import draw_machine
-
-    write_atomic(target, draw_machine(machine).encode())
 
 
 def vocabulary_report(vocabulary: Vocabulary, file: Path) -> dict[str, Any]:

@@ -76,7 +76,7 @@ def plan_blocks(grammar: Grammar) -> BlockPlan:
     for token in forced:
         opening.accept_token(token)
     blocks, stages = [Block(opening.configuration(), tuple(forced))], [0]
-    for cut in _key_starts(cuts):
+    for cut in key_starts(cuts):
         block = _block_after(grammar, grammar.vocabulary, cuts, cut)
         stage = 0 if block is None else _stage(cuts, block.start)
         if block is not None and stage > max(stages[-1], _stage(cuts, blocks[0].start)):
@@ -97,7 +97,7 @@ def _stage(cuts: Cuts, configuration: Configuration) -> int:
     return int(cuts.site_stage[level.site])
 
 
-def _key_starts(cuts: Cuts) -> list[int]:
+def key_starts(cuts: Cuts) -> list[int]:
     """The cuts at which a forced chain of at least ``KEY_BYTES`` begins."""
     starts = np.flatnonzero(cuts.forced & ~np.concatenate([[False], cuts.forced[:-1]]))
     ends = np.flatnonzero(cuts.forced & ~np.concatenate([cuts.forced[1:], [False]])) + 1
