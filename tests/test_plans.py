@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import binding_cases
 import numpy as np
@@ -263,6 +264,37 @@ def test_added_tokens_are_planned_and_waited_for() -> None:
     rule.exit(end, 0)
     machine = binding_cases.linked(Grammar((rule.build(),)))
     assert b"".join(map(vocabulary.token, plan_states(machine, vocabulary).tokens(machine.start))) == b"go"
+
+
+def test_an_added_token_is_planned_whatever_stands_left_of_it() -> None:
+    """A start that is come back to, as that of a reply with several calls: something stands left of the token, or nothing."""
+    tokenizer, vocabulary, _ = loaded("byte-level")
+    rule = RuleBuilder("#")
+    end = rule.node()
+    rule.literal(0, b"<think>go:", end)
+    rule.literal(end, b"\n", 0)
+    rule.exit(end, 0)
+    machine = binding_cases.linked(Grammar((rule.build(),)))
+    tokens = plan_states(machine, vocabulary).tokens(machine.start)
+    assert tokens[0] == tokenizer.token_to_id("<think>")
+    for left in ("", "\n", "x", "go:\n", "<", "<think>"):
+        written = tokenizer.encode(left + "<think>go:\n", add_special_tokens=False)
+        place = [start for start, _ in written.offsets].index(len(left))
+        assert tuple(written.ids[place:place + len(tokens)]) == tokens
+
+
+def test_an_added_token_that_another_may_reach_into(tmp_path: Path) -> None:
+    """``<think>`` is none in ``ab<think>`` to a tokenizer that has ``ab<`` too."""
+    tokenizer = Tokenizer.from_str(TRAINED["byte-level"].to_str())
+    tokenizer.add_tokens(["ab<"])
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    think = tokenizer.token_to_id("<think>")
+    assert think not in tokenizer.encode("ab<think>", add_special_tokens=False).ids
+    vocabulary = vocabulary_from_tokenizer(str(tmp_path / "tokenizer.json"))
+    encoder = canonical_encoder(vocabulary)
+    assert encoder is not None and not encoder.begins_alone("<think>go:") and not encoder.begins_alone("go:")
+    plain = canonical_encoder(loaded("byte-level")[1])
+    assert plain is not None and plain.begins_alone("<think>go:") and not plain.begins_alone("x<think>")
 
 
 def test_nothing_is_planned_without_a_record_or_a_forced_state() -> None:

@@ -58,6 +58,7 @@ class CanonicalEncoder:
         self._bigrams = None if self._bytes else _bigrams(record["bigrams"])
         self._loose = {text: number for number, text in record["loose"] if vocabulary.token(number)}
         self._loose_sorted = sorted(self._loose)
+        self._alone: dict[str, bool] = {}
         self._loose_first = {text[0] for text in self._loose}
         self._loose_length = max(map(len, self._loose), default=0)
         self._model = _LibraryModel(self._library) if record["model"] else _MergeModel(vocabulary, record, self._mark)
@@ -127,6 +128,18 @@ class CanonicalEncoder:
                 found.append((start, self._loose_sorted[place][len(suffix)]))
                 place += 1
         return found
+
+    def begins_alone(self, text: str) -> bool:
+        """Whether ``text`` begins with an added token that is one whatever is written before it.
+
+        Added tokens are looked for from left to right, so it is unless another one may begin before it and reach into it.
+        """
+        length = self._loose_at(text, 0) if text[:1] in self._loose_first else 0
+        token = text[:length]
+        if length and token not in self._alone:
+            ends = (other[place:] for other in self._loose_sorted for place in range(1, len(other)))
+            self._alone[token] = not any(token.startswith(end) or end.startswith(token) for end in ends)
+        return length > 0 and self._alone[token]
 
     def _loose_spans(self, text: str) -> list[tuple[int, int]]:
         """Where added tokens stand in ``text``, leftmost and longest."""

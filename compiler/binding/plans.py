@@ -14,7 +14,8 @@ them while the chain itself opened them; a rule that the chain did not open ends
 
 *Left.* A block boundary counts only if it is one after every left context (``canonical.CONTEXTS``) in front of u. Behind the first such
 boundary the blocks no longer depend on what stands left. The piece from the state to its first boundary is encoded by itself: either it
-is a block, or the token written before has already cut the block there.
+is a block, or the token written before has already cut the block there. An added token at the state is one whatever stands left, unless
+another may begin there and reach into it.
 
 *Right.* The last block is held back unless s does not end in whitespace and the pre-tokenizer puts a boundary behind s for every
 character that may follow (every live ASCII byte, one character per class for other lead bytes; behind a rule's end those live after any
@@ -307,17 +308,18 @@ class _Splitter:
         cuts = [base + offsets[cut] for cut in blocks.cuts]
         whole = whole[:base + offsets[-1]]
         firm = self._stays_whole(text, blocks, chain) if len(whole) == base + offsets[-1] else None
-        yield from self._places(chain, whole, cuts, base + offsets[blocks.sure], base + offsets[stop], firm, held=not text[-1].isspace())
+        starts = {*cuts, *((0,) if chain.anchored else (base,) if self._encoder.begins_alone(text) else ())}
+        yield from self._places(chain, whole, starts, base + offsets[blocks.sure], base + offsets[stop], firm, held=not text[-1].isspace())
 
-    def _places(self, chain: _Chain, whole: bytes, cuts: list[int], sure: int, stop: int, firm: bytes | None, *,
+    def _places(self, chain: _Chain, whole: bytes, starts: set[int], sure: int, stop: int, firm: bytes | None, *,
                 held: bool) -> Iterator[Planned]:
         """Plans at the chain's places: the rest of a block, then whole blocks up to ``stop``. All offsets are into ``whole``.
 
-        ``firm``: the bytes that may follow, if what lies behind ``stop`` is to be looked into; ``held``: it is one block, if anything.
+        ``starts``: where blocks start; ``firm``: the bytes that may follow, if what lies behind ``stop`` is to be looked into; ``held``: it
+        is one block, if anything.
         """
         end = len(whole)
-        limits = [cut for cut in cuts if cut <= stop]
-        starts = {*cuts, *((0,) if chain.anchored else ())}
+        limits = sorted(start for start in starts if start <= stop)
         if stop == end:
             limits.append(end)
         for state, place in chain.places:
