@@ -64,6 +64,12 @@ def resolve_calls(subsets: Subsets, names: Sequence[str], root: int, byte_class:
     return _Resolution(subsets, names, root, byte_class, deadline).run()
 
 
+class ConflictError(UnsupportedError):
+    """One byte, or the end of the text, would do two things at ``state`` of the ``Subsets``."""
+
+    state = -1
+
+
 class _Resolution:
     def __init__(self, subsets: Subsets, names: Sequence[str], root: int, byte_class: npt.NDArray[np.uint8],
                  deadline: Deadline | None) -> None:
@@ -85,7 +91,7 @@ class _Resolution:
     def run(self) -> Linked:
         """Check exits, enter callees, check returns."""
         for state in self.subsets.clashing:
-            self.refuse(self.owner[state], "one text ends this rule through two exits")
+            self.refuse(state, "one text ends this rule through two exits")
         for state in self.entry_order():
             self.enter(state)
         live = self.table >= 0
@@ -107,9 +113,11 @@ class _Resolution:
         if self.deadline is not None:
             self.deadline.check(self.names[self.owner[state]])
 
-    def refuse(self, rule: int, message: str, hint: str = _BRACKETS) -> None:
-        """Stop, naming ``rule``."""
-        raise UnsupportedError(message, pointer=self.names[rule], keyword="grammar", hint=hint)
+    def refuse(self, state: int, message: str, hint: str = _BRACKETS) -> None:
+        """Stop, naming the rule of ``state``."""
+        error = ConflictError(message, pointer=self.names[self.owner[state]], keyword="grammar", hint=hint)
+        error.state = state
+        raise error
 
     def byte_text(self, column: int) -> str:
         """The first byte of a class, for messages."""
@@ -129,7 +137,7 @@ class _Resolution:
         for part in components([[position[start] for start in starts if start in position] for starts in entered]):
             state = states[part[0]]
             if len(part) > 1 or state in entered[part[0]]:
-                self.refuse(self.owner[state], "this rule calls itself before it reads a byte", "write the left recursion as a repetition")
+                self.refuse(state, "this rule calls itself before it reads a byte", "write the left recursion as a repetition")
             order.append(state)
         return order
 
@@ -150,7 +158,7 @@ class _Resolution:
     def refuse_entry(self, state: int, callee: int, other: int, column: int) -> None:
         """Say which two things one byte would do."""
         rival = f"calls {self.names[other]!r}" if other >= 0 else "reads on"
-        self.refuse(self.owner[state], f"on {self.byte_text(column)} this rule both calls {self.names[callee]!r} and {rival}")
+        self.refuse(state, f"on {self.byte_text(column)} this rule both calls {self.names[callee]!r} and {rival}")
 
     def site(self, call: SetCall) -> int:
         """The number of a call's site; calls with equal returns share one."""
@@ -192,9 +200,9 @@ class _Resolution:
                 if state < 0 or accept[state] < 0:
                     continue
                 if self.owner[state] in self.called:
-                    self.refuse(self.owner[state], f"this rule may end right after it calls {self.names[call.rule]!r}")
+                    self.refuse(state, f"this rule may end right after it calls {self.names[call.rule]!r}")
                 if (call.rule, exit_) in lazy:
-                    self.refuse(self.owner[state], f"the text may end right after {self.names[call.rule]!r}, which may also read on")
+                    self.refuse(state, f"the text may end right after {self.names[call.rule]!r}, which may also read on")
 
     def check_lazy_ends(self, live: Bool) -> None:
         """Where a state may both end its rule and read, no return may read the same byte."""
@@ -213,7 +221,7 @@ class _Resolution:
             for column in np.flatnonzero(live[state]).tolist():
                 if column in reads:
                     caller = self.names[reads[column]]
-                    self.refuse(self.owner[state], f"on {self.byte_text(column)} this rule both reads on and returns to {caller!r}")
+                    self.refuse(state, f"on {self.byte_text(column)} this rule both reads on and returns to {caller!r}")
 
     def spread_follow(self, follow: dict[tuple[int, int], dict[int, int]]) -> None:
         """What follows a rule follows the rules it jumps to; a least fixpoint."""

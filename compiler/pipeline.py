@@ -15,11 +15,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from stcc.compiler.binding.bind import bind
+from stcc.compiler.calls import ConflictError
 from stcc.compiler.dfa import Dfa
 from stcc.compiler.errors import BudgetError, CompileError, SourceError, UnsupportedError
+from stcc.compiler.frontends.context_free import ContextFree, conflict_place, context_free_grammar, grammar_text
+from stcc.compiler.frontends.gbnf import parse_gbnf
 from stcc.compiler.frontends.json_schema import Notes, schema_grammar
 from stcc.compiler.frontends.json_schema.document import parse_schema
 from stcc.compiler.frontends.json_schema.types import is_type, type_schema
+from stcc.compiler.frontends.lark import parse_lark
 from stcc.compiler.frontends.openapi import OPENAPI_HOLDERS, operation_schema
 from stcc.compiler.frontends.outlines import outlines_pattern
 from stcc.compiler.frontends.policy import compile_graph, history_grammar, parse_document
@@ -33,6 +37,7 @@ from stcc.compiler.trim import trim
 from stcc.formats import Artifact, Vocabulary
 from stcc.formats.artifact import TAGS, Metadata
 from stcc.formats.fingerprint import source_digest
+from stcc.formats.machine import Machine
 from stcc.formats.policy import PolicyGraph
 
 Value = TypeVar("Value")
@@ -223,6 +228,51 @@ def compile_tools(
     return run.artifact(build, _schema_text(tools) + _answer_text(answer), vocabularies)
 
 
+def compile_gbnf(
+    grammar: str | bytes,
+    *,
+    options: Options | None = None,
+    vocabularies: Iterable[Vocabulary] = (),
+    source: str = "<gbnf>",
+    trace: Trace | None = None,
+) -> Artifact:
+    """Compile a grammar in GBNF, llama.cpp's dialect: the texts that its rule ``root`` derives.
+
+    Raises CompileError; UnsupportedError where one byte does not decide when a rule is entered or left, with the shortest text that leads
+    to the place.
+    """
+    return _from_rules("gbnf", grammar, lambda text, depth: parse_gbnf(text, depth), options, vocabularies, source, trace)
+
+
+def compile_lark(
+    grammar: str | bytes,
+    start: str = "start",
+    *,
+    options: Options | None = None,
+    vocabularies: Iterable[Vocabulary] = (),
+    source: str = "<lark>",
+    trace: Trace | None = None,
+) -> Artifact:
+    """Compile a grammar in Lark's notation: the texts that its rule ``start`` derives. Raises as ``compile_gbnf``."""
+    return _from_rules("lark", grammar, lambda text, depth: parse_lark(text, start, depth), options, vocabularies, source, trace)
+
+
+def _from_rules(kind: str, grammar: str | bytes, read: Callable[[str, int], ContextFree], options: Options | None,
+                vocabularies: Iterable[Vocabulary], source: str, trace: Trace | None) -> Artifact:
+    options = options or Options()
+    if options.dialect:
+        raise SourceError(f"the dialect {options.dialect} says nothing of a {kind} grammar", source=source, hint="leave it out")
+    run = _Run(kind, source, options, trace)
+
+    def build() -> Grammar:
+        found, warnings = context_free_grammar(read(grammar_text(grammar), options.max_depth), options, run.deadline)
+        run.notes = Notes(warnings, [])
+        return found
+
+    digest_of = grammar if isinstance(grammar, bytes) else str(grammar).encode("utf-8", "surrogatepass")
+    return run.artifact(build, digest_of, vocabularies)
+
+
 def compile_policy(
     policy: Any,
     *,
@@ -309,7 +359,7 @@ class _Run:
             grammar = stage("grammar", build)
             trimmed = stage("trimmed", lambda: trim(grammar, deadline))
             inlined = stage("inlined", lambda: inline(trimmed, options.max_states, deadline=deadline))
-            machine = stage("machine", lambda: link(inlined, options, deadline))
+            machine = stage("machine", lambda: self._linked(inlined))
             artifact = Artifact.create(self.kind, machine, self.metadata(digest_of), policy=self.policy)
             for vocabulary in vocabularies:
                 artifact = stage("actions", lambda artifact=artifact, vocabulary=vocabulary:  # type: ignore[misc]
@@ -322,6 +372,14 @@ class _Run:
             raise BudgetError("compiling needs more memory than there is", source=self.source,
                               hint="lower max_states to stop earlier, or simplify the source") from None
         return artifact
+
+    def _linked(self, inlined: Grammar) -> Machine:
+        """The machine; a grammar whose rules cannot be told apart is refused with the text after which they cannot."""
+        try:
+            return link(inlined, self.options, self.deadline)
+        except ConflictError as error:
+            where = conflict_place(error, inlined, self.options, self.deadline) if self.kind in ("gbnf", "lark") else ""
+            raise UnsupportedError(where + error.message, pointer=error.pointer, keyword=error.keyword, hint=error.hint) from None
 
     def metadata(self, digest_of: bytes) -> Metadata:
         """What the artifact tells of its source."""

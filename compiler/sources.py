@@ -16,17 +16,27 @@ from pathlib import Path
 from stcc.compiler.errors import CompileError, SourceError
 from stcc.compiler.frontends.json_schema.types import import_type, type_schema
 from stcc.compiler.options import Options
-from stcc.compiler.pipeline import Trace, compile_json_schema, compile_openapi, compile_policy, compile_regex, compile_tools
+from stcc.compiler.pipeline import (
+    Trace,
+    compile_gbnf,
+    compile_json_schema,
+    compile_lark,
+    compile_openapi,
+    compile_policy,
+    compile_regex,
+    compile_tools,
+)
 from stcc.formats import Artifact, Vocabulary
 
 SOURCE_LIMIT = 64 << 20
 """Largest source file read, in bytes."""
-KINDS = ("json_schema", "regex", "tools", "policy", "openapi")
+KINDS = ("json_schema", "regex", "tools", "policy", "openapi", "gbnf", "lark")
 """The kinds of source that this version compiles."""
 ABOUT_JSON = ("json_schema", "tools", "openapi")
 """The kinds in which schemas occur, so that options about JSON mean something."""
 ENDINGS = {".tools.json": "tools", ".openapi.json": "openapi", ".openapi.yaml": "openapi", ".openapi.yml": "openapi",
-           ".schema.json": "json_schema", ".json": "json_schema", ".regex": "regex", ".policy.yaml": "policy", ".policy.yml": "policy"}
+           ".schema.json": "json_schema", ".json": "json_schema", ".regex": "regex", ".policy.yaml": "policy", ".policy.yml": "policy",
+           ".gbnf": "gbnf", ".lark": "lark"}
 """Endings of names and the kinds they announce, the longer of two that fit first."""
 
 _NO_WORD = re.compile(r"[^\w.~-]+")
@@ -56,8 +66,8 @@ def source_kind(path: str | os.PathLike[str]) -> str:
         if lowered.endswith(ending):
             return kind
     raise SourceError("the name does not tell the kind of source", source=name,
-                      hint="name it .schema.json, .json, .regex, .tools.json, .policy.yaml or .openapi.yaml, or give compile a --kind; "
-                           "compiled files begin as .stc files do")
+                      hint="name it .schema.json, .json, .regex, .tools.json, .policy.yaml, .openapi.yaml, .gbnf or .lark, or give compile "
+                           "a --kind; compiled files begin as .stc files do")
 
 
 def read_source(path: str | os.PathLike[str]) -> bytes:
@@ -121,6 +131,10 @@ def compile_source(
         return compile_json_schema(data, options=options, vocabularies=vocabularies, source=source, trace=trace)
     if kind == "tools":
         return compile_tools(data, options=options, vocabularies=vocabularies, source=source, trace=trace)
+    if kind == "gbnf":
+        return compile_gbnf(data, options=options, vocabularies=vocabularies, source=source, trace=trace)
+    if kind == "lark":
+        return compile_lark(data, options=options, vocabularies=vocabularies, source=source, trace=trace)
     if kind == "policy":
         return compile_policy(data, options=options, vocabularies=vocabularies, source=source, trace=trace)
     return compile_regex(pattern_text(data, source), options=options, vocabularies=vocabularies, source=source, trace=trace)
