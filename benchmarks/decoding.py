@@ -1,6 +1,6 @@
 """Decoding speed and policies on SmolLM2: Tables 4, 5 and 7 of the few-path paper, in one process.
 
-    python benchmarks/decoding.py [--quick] [--json OUT] [--rounds N] [--model NAME]
+    python benchmarks/decoding.py [--quick] [--json OUT] [--rounds N] [--part speed|policies] [--model NAME]
 
 *Speed*: the six schemas of the samples, each in three phrasings, greedy; our loops and llguidance (masks only, and with its fast-forward
 tokens) on the same model in the same loop, interleaved. Printed: outputs that a JSON Schema validator accepts, model passes per output
@@ -34,6 +34,8 @@ from stcc.runtime.models import load_model, model_vocabulary
 SAMPLES = Path(__file__).resolve().parents[1] / "samples"
 NAMES = ("person", "tool_call", "product", "event", "classification", "contact_card")
 PHRASINGS = ("{task}", "{task}\n\nAnswer with the JSON object only.", "Read the text and give the facts in it as JSON.\n\n{task}")
+ASKS_FOR_JSON = 1
+"""The phrasing that the policies are compared on: without it the model's free answer is seldom JSON."""
 PEERS = ("llguidance", "llguidance-ff")
 MOST_TOKENS, QUICK_TOKENS = 160, 96
 
@@ -174,6 +176,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--part", choices=("speed", "policies"), help="one of the two only")
     parser.add_argument("--model", default="smollm2")
     options = parser.parse_args()
     loaded = load_model(options.model)
@@ -184,8 +187,20 @@ def main() -> None:
         peer = None
         print(error, file=sys.stderr)
     work = tasks(loaded, options.quick)
-    report: dict[str, Any] = {"model": loaded.name, "speed": speed(model, work, peer, 1 if options.quick else options.rounds, limit)}
-    rows = report["speed"]["engines"]
+    report: dict[str, Any] = {"model": loaded.name}
+    if options.part != "policies":
+        report["speed"] = speed(model, work, peer, 1 if options.quick else options.rounds, limit)
+        show_speed(report["speed"])
+    if options.part != "speed":
+        report["policies"] = policies(model, loaded, work if options.quick else work[ASKS_FOR_JSON::len(PHRASINGS)], peer, limit)
+        show_policies(report["policies"])
+    if options.json:
+        options.json.write_text(json.dumps(report, indent=1), encoding="utf-8")
+
+
+def show_speed(report: dict[str, Any]) -> None:
+    """Print Tables 4 and 5."""
+    rows = report["engines"]
     fastest = rows[0]["seconds"]
     tell("")
     print(f"\r{'engine':16}{'valid':>8}{'tokens':>8}{'passes':>8}{'per token':>11}{'forced':>8}{'ms/pass':>9}{'host ms':>9}"
@@ -194,17 +209,17 @@ def main() -> None:
         print(f"{row['engine']:16}{row['valid']:4}/{row['outputs']:<3}{row['tokens']:8}{row['passes']:8}{row['passes_per_token']:11.3f}"
               f"{row['forced'] / row['tokens']:8.0%}{row['ms_per_pass']:9.1f}{row['constraint_ms_per_pass']:9.2f}{row['seconds']:9.2f}"
               f"{row['seconds'] / fastest:8.2f}")
-    print("same tokens as token by token: " + ", ".join(f"{name} {count}" for name, count in report["speed"]["identical"].items()))
-    if options.json:
-        options.json.write_text(json.dumps(report, indent=1), encoding="utf-8")
-    report["policies"] = policies(model, loaded, work[::1 if options.quick else len(PHRASINGS)], peer, limit)
+    print("same tokens as token by token: " + ", ".join(f"{name} {count}" for name, count in report["identical"].items()), flush=True)
+
+
+def show_policies(rows: list[dict[str, Any]]) -> None:
+    """Print Table 7."""
     tell("")
-    print(f"\r{'how forced text is fed':28}{'agreement':>10}{'values':>10}{'passes':>8}{'tokens':>8}{'valid':>7}")
-    for row in report["policies"]:
+    print(f"\r{'how forced text is fed':28}{'agreement':>10}{'values':>10}{'answers':>9}{'passes':>8}{'tokens':>8}{'valid':>7}")
+    for row in rows:
         agreement = f"{row['same'] / row['of']:.2f}" if row["of"] else "-"
-        print(f"{row['policy']:28}{agreement:>10}{row['same']:>5}/{row['of']:<4}{row['passes']:8}{row['tokens']:8}{row['valid']:7}")
-    if options.json:
-        options.json.write_text(json.dumps(report, indent=1), encoding="utf-8")
+        print(f"{row['policy']:28}{agreement:>10}{row['same']:>5}/{row['of']:<4}{row['answers']:9}{row['passes']:8}{row['tokens']:8}"
+              f"{row['valid']:7}")
 
 
 if __name__ == "__main__":
