@@ -206,6 +206,26 @@ RECURSIVE = {"$defs": {"n": {"type": "object", "properties": {"v": {"type": "boo
                              "additionalProperties": False}}, "$ref": "#/$defs/n"}
 
 
+STRINGS = {"date-time": ({"type": "string", "format": "date-time"}, len('"0000-01-01T00:00:00Z"')),
+           "long": ({"type": "string", "minLength": 300, "maxLength": 5000}, 302), "pattern": ({"type": "string", "pattern": "^a{400}$"}, 402)}
+
+
+@pytest.mark.parametrize("kind", STRINGS)
+def test_strings_that_are_rules_are_fields_like_others(kind: str) -> None:
+    """Several places with one long string: it is called, or counted in blocks on the stack, and read across contexts."""
+    schema, shortest = STRINGS[kind]
+    names = [f"n{number}" for number in range(6)]
+    artifact = compile_json_schema({"type": "object", "properties": dict.fromkeys(names, schema), "required": names,
+                                    "additionalProperties": False})
+    explanation = explain_artifact(artifact)
+    assert [field.name for field in explanation.fields] == ["", *(f"/{name}" for name in names)]
+    assert {field.lengths.least[0] for field in explanation.fields[1:]} == {shortest}
+    assert explanation.whole.least[0] == 6 * (shortest + len('"n0":,')) + 1
+    if kind == "long":
+        assert artifact.machine.sites > 0 and explanation.fields[1].lengths.passes is not None
+        assert 5000 <= explanation.fields[1].lengths.passes <= 5000 * 6 + 1, "a character is at most six bytes"
+
+
 def test_recursion_has_no_bound_and_what_is_inside_it_has() -> None:
     explanation = explain_artifact(compile_json_schema(RECURSIVE), RECURSIVE)
     found = {each.name: each for each in explanation.fields}
@@ -224,6 +244,7 @@ def test_samples_agree_with_other_analyses(name: str, whitespace: str) -> None:
     assert explanation.unread == "" and explanation.whole.least[0] == byte_need(machine)[machine.start]
     cuts = set(cut_states(machine))
     for entry in explanation.explained:
+        assert entry.field.lengths.least[0] < 1 << 40
         there = run(machine, entry.prefix)
         assert there is not None, entry.prefix
         if not there.stack:

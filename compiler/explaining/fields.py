@@ -65,9 +65,13 @@ class Fields:
         self._names = member_names(reading)
         self._labels: dict[Path, Label] = {}
         self.owned: dict[Label, list[tuple[Context, Edge]]] = {}
+        others = _other_strings(reading)
         for context in reading.contexts:
             for edge in context.edges:
                 self.owned.setdefault(self.label(edge.owner), []).append((context, edge))
+            for label in dict.fromkeys(map(self.label, others[context.number])):
+                if label != self.label(context.path):
+                    self.owned.setdefault(label, []).extend((context, edge) for edge in context.edges if edge.owner == context.path)
 
     def label(self, path: Path) -> Label:
         """A path in words."""
@@ -169,6 +173,20 @@ class Fields:
             if context.nodes[edge.source].mode in _TEXT:
                 own.setdefault(context.number, []).append(edge)
         return any(map(_cyclic, own.values()))
+
+
+def _other_strings(reading: Reading) -> list[dict[Path, None]]:
+    """For each context that is entered inside strings, the paths of those but for the first; what it calls is inside them, too."""
+    found: list[dict[Path, None]] = [dict(context.aliases) if context.within else {} for context in reading.contexts]
+    inner: list[dict[int, None]] = [{callee.number: None for edge in context.edges for callee, _ in edge.calls if callee.within}
+                                    for context in reading.contexts]
+    waiting = [number for number, paths in enumerate(found) if paths]
+    for number in waiting:  # grows while it is read
+        for callee in inner[number] if reading.contexts[number].within else ():
+            if found[number].keys() - found[callee].keys():
+                found[callee].update(found[number])
+                waiting.append(callee)
+    return found
 
 
 def _without_copies(fields: list[Field], closing: Mapping[Label, frozenset[int]]) -> list[Field]:

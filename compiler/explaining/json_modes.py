@@ -40,6 +40,8 @@ class Container(NamedTuple):
 
 Containers = tuple[Container, ...]
 ITEM = Part("item")
+HERE = Part("here")
+"""The value that a rule is called inside of, whichever it is: a string whose characters are counted by rules."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from stcc.compiler.analyses.cut_states import root_graph
 from stcc.compiler.explaining.json_modes import Container, Containers, Part, Step
-from stcc.compiler.explaining.reading import Edge, Node
+from stcc.compiler.explaining.reading import Edge, Node, Path
 from stcc.formats.machine import Machine
 
 OUTSIDE, INSIDE = "outside", "inside"
@@ -47,7 +47,7 @@ class PartReader:
         """The last part."""
         return node.containers if node.mode == INSIDE else self._here[self._part[node.state]]
 
-    def returned(self, call: Edge, end: Node, node: Node, outermost: bool) -> tuple[Node, bool]:
+    def returned(self, call: Edge, node: Node, path: Path, outermost: bool) -> tuple[Node, bool]:
         """Back in the output's own rule the state says which part it is."""
         if not outermost:
             return node, False

@@ -3,7 +3,8 @@
 In: a machine and a reader (``JsonReader``, or ``parts.PartReader``). Out: a ``Reading``: contexts, the first of which is the output. A
 *context* is a called rule from one of its states to its exits, read in one mode; its nodes are (state, mode, open containers), its edges
 groups of bytes that do the same. A call is one edge to each place where it may come back, with the contexts passed on the way. Contexts are
-made once for a (state, mode, innermost container), so that recursion ends; what else calls them is in ``aliases``.
+made once for a (state, mode, innermost container), so that recursion ends; what else calls them is in ``aliases``. Those that are entered
+inside a string are made once for all strings: their own path is that of the first.
 
 Every accepting run of the machine is a path through the contexts, and every path spells texts of the machine: the numbers of ``lengths``
 are those of its outputs. Cost: nodes times byte classes; refused past ``MOST_NODES``.
@@ -17,7 +18,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from stcc.compiler.explaining.json_modes import AFTER, VALUE, Containers, Part, Step, UnreadableError, byte_kind, step, value_ended
+from stcc.compiler.explaining.json_modes import ESCAPE, HERE, STRING, VALUE, Container, Containers, Part, Step, UnreadableError, byte_kind, step, value_ended
 from stcc.formats.machine import Machine, end_states
 
 MOST_NODES = 60_000
@@ -48,8 +49,8 @@ class Reader(Protocol):
     def ending(self, node: Node) -> Containers:
         """To whom the choice to end at ``node`` belongs."""
 
-    def returned(self, call: Edge, end: Node, node: Node, outermost: bool) -> tuple[Node, bool]:
-        """A call that ended at ``end`` comes back to ``node``: where the reader is, and whether the value of ``call`` has ended with it."""
+    def returned(self, call: Edge, node: Node, path: Path, outermost: bool) -> tuple[Node, bool]:
+        """A call comes back to ``node``, at ``path``: where the reader is, and whether the value of ``call`` has ended with it."""
 
 
 class JsonReader:
@@ -71,9 +72,9 @@ class JsonReader:
         """The value that is being read."""
         return node.containers
 
-    def returned(self, call: Edge, end: Node, node: Node, outermost: bool) -> tuple[Node, bool]:
-        """The value has ended if its closing byte was the callee's last."""
-        return node, call.begins and end.mode == AFTER and not end.containers
+    def returned(self, call: Edge, node: Node, path: Path, outermost: bool) -> tuple[Node, bool]:
+        """The value has ended if it is no longer being read, be it a container or a string that a rule spells."""
+        return node, path[:len(call.owner)] != call.owner
 
 
 @dataclass(eq=False)
@@ -119,12 +120,14 @@ class Context:
         entered: the context, node and kind of byte that first led here, and the calls that had come back by then.
         nodes: the first is where it begins.
         edges: all of them.
+        within: whether it is entered inside a string, which is then what ``path`` leads to.
         aliases: paths at which others call it.
     """
 
     number: int
     path: Path
     entered: tuple[Context, int, int, tuple[tuple[Context, int], ...]] | None
+    within: bool = False
     nodes: list[Node] = field(default_factory=list)
     edges: list[Edge] = field(default_factory=list)
     aliases: dict[Path, None] = field(default_factory=dict)
@@ -185,8 +188,8 @@ class _Explorer:
             self.expand(*self.waiting.pop())
         return Reading(self.machine, self.contexts, self.pairs)
 
-    def context(self, path: Path, entered: tuple[Context, int, int, tuple[tuple[Context, int], ...]] | None) -> Context:
-        context = Context(len(self.contexts), path, entered)
+    def context(self, path: Path, entered: tuple[Context, int, int, tuple[tuple[Context, int], ...]] | None, within: bool = False) -> Context:
+        context = Context(len(self.contexts), path, entered, within)
         self.contexts.append(context)
         return context
 
@@ -242,44 +245,52 @@ class _Explorer:
                passed: tuple[tuple[Context, int], ...]) -> None:
         """Read the rule entered at ``state``; its ends continue at the returns of the last of ``sites``."""
         base, inside = containers[:-1], containers[-1:]
-        path = path_of(context, base)
-        start = Node(state, mode, inside)
         if self.ends[state]:  # the byte is the whole of the callee
-            return self.landed(context, edge, base, Node(-1 - self.exits[state], mode, inside), sites, passed)
+            return self.landed(context, edge, containers, Node(-1 - self.exits[state], mode, inside), sites, passed)
+        within = mode in (STRING, ESCAPE) and bool(inside)
+        path = path_of(context, containers if within else base)
+        start = Node(state, mode, (Container(inside[0].kind, HERE),) if within else inside)
         callee = self.known.get(start)
         if callee is None:
-            callee = self.known[start] = self.context(path, (context, edge.source, edge.kinds[0], passed))
+            callee = self.known[start] = self.context(path, (context, edge.source, edge.kinds[0], passed), within)
             self.node(callee, start)
         elif callee.path != path:
             callee.aliases[path] = None
         known = callee
 
         def ended(number: int) -> None:
-            self.landed(context, edge, base, known.nodes[number], sites, (*passed, (known, number)))
+            self.landed(context, edge, containers, known.nodes[number], sites, (*passed, (known, number)))
 
         callee.listeners.append(ended)
         for number in callee.ends:
             ended(number)
         return None
 
-    def landed(self, context: Context, edge: Edge, base: Containers, end: Node, sites: tuple[int, ...],
+    def landed(self, context: Context, edge: Edge, before: Containers, end: Node, sites: tuple[int, ...],
                passed: tuple[tuple[Context, int], ...]) -> None:
-        """A rule has ended at ``end``: pop its call site and go on in its caller."""
+        """A rule that was called with ``before`` open has ended at ``end``: pop its call site and go on in its caller."""
         state = int(self.machine.returns[sites[-1], -1 - end.state])
         if state < 0:
             return
-        containers = (*base, *end.containers) if end.containers or not base else value_ended(base)
+        base, left = before[:-1], end.containers
+        if left and left[0].inner == HERE:
+            left = (before[-1], *left[1:])
+        containers = (*base, *left) if left or not base else value_ended(base)
         if len(sites) > 1:
             self.follow(context, edge, end.mode, containers, state, sites[:-1], passed)
             return
-        node, closed = self.reader.returned(edge, end, Node(state, end.mode, containers), context.number == 0)
+        back = Node(state, end.mode, containers)
+        node, closed = self.reader.returned(edge, back, path_of(context, containers), context.number == 0)
         target = self.node(context, node)
         context.edges.append(replace(edge, target=target, ends=closed, calls=passed))
 
 
 def path_of(context: Context, containers: Containers) -> Path:
     """The path of the value that ``containers`` of a context are open around."""
-    return context.path + tuple(container.inner for container in containers if container.inner is not None)
+    inner = [container.inner for container in containers if container.inner is not None]
+    if not context.within:
+        return (*context.path, *inner)
+    return (*context.path, *inner[1:]) if inner[:1] == [HERE] else (*context.path[:-1], *inner)
 
 
 def _pairs(machine: Machine, reader: Reader) -> list[tuple[int, str, bytes]]:
