@@ -10,11 +10,17 @@ import pytest
 pytest.importorskip("mlx.core", reason="MLX is not installed")
 pytest.importorskip("transformers", reason="transformers is not installed")
 
+import transformers  # noqa: E402
 from decoding_cases import vocabulary  # noqa: E402
-from server_cases import ADD, HELLO, TEMPLATE, tokenizer  # noqa: E402
+from server_cases import ADD, HELLO, NOTE, TEMPLATE, tokenizer  # noqa: E402
+from tokenizer_cases import SHARED  # noqa: E402
+from tool_cases import accepts  # noqa: E402
 
-from stcc.runtime.server.chat import REMEMBERED, ChatTemplate, Turns, guess_format  # noqa: E402
+from stcc.compiler import compile_tools  # noqa: E402
+from stcc.compiler.frontends.tools import FORMATS  # noqa: E402
+from stcc.runtime.server.chat import REMEMBERED, ChatTemplate, Turns, guess_format, spelled_calls  # noqa: E402
 from stcc.runtime.server.errors import ApiError  # noqa: E402
+from stcc.runtime.server.replies import ReplyReader  # noqa: E402
 
 KNOWING = ("{% for t in tools or [] %}TOOL {{ t['function']['name'] }}\n{% endfor %}{% for m in messages %}<|im_start|>{{ m['role'] }}\n"
            "{{ m['content'] }}{% for c in m['tool_calls'] or [] %}CALL {{ c['function']['name'] }} "
@@ -59,7 +65,8 @@ def test_turns_come_back_as_the_tokens_that_were_written(template: str) -> None:
     found = ChatTemplate(tokenizer(template)).prompt(TURNS, [ADD], turns).tokens
     before = ChatTemplate(tokenizer(template)).prompt(HELLO, [ADD], turns).tokens
     assert found[:len(before) + len(spelled)] == (*before, *spelled)
-    assert text(found).endswith("42<|im_end|>\n<|im_start|>assistant\n")
+    told = "tool\n42" if template is KNOWING else "user\n<tool_response>\n42\n</tool_response>"
+    assert text(found).endswith(f"{told}<|im_end|>\n<|im_start|>assistant\n")
 
 
 @pytest.mark.parametrize("changed", [
@@ -117,3 +124,35 @@ def test_formats_by_template(template: str, expected: str) -> None:
 def test_prompts_hold_special_tokens_as_such() -> None:
     found = ChatTemplate(tokenizer()).prompt(HELLO, None, Turns()).tokens
     assert set(found) & set(vocabulary().stop_token_ids)
+
+
+# ---- formats and real templates
+
+
+@pytest.mark.parametrize("name", sorted(FORMATS))
+def test_calls_are_spelled_as_the_grammar_has_them(name: str) -> None:
+    """What stands in the prompt for an earlier turn is a reply that the format's grammar admits, and reads back as the same calls."""
+    calls = [("add", '{"a": 1, "b": "x"}'), ("note", '{"text": "hello"}')][:2 if FORMATS[name].parallel else 1]
+    spelled = spelled_calls(name, calls)
+    assert accepts(compile_tools([ADD, NOTE], format=name, tool_choice="required"), spelled)
+    reader = ReplyReader(FORMATS[name], {tool["function"]["name"]: tool["function"]["parameters"] for tool in (ADD, NOTE)})
+    readings = (reader.feed(spelled.encode()), reader.finish())
+    read = [(call.name, json.loads(call.arguments)) for reading in readings for call in reading.calls]
+    assert read == [(name, json.loads(arguments)) for name, arguments in calls]
+
+
+@pytest.mark.parametrize(("name", "format"), [("qwen3", "qwen3"), ("llama3", "llama3"), ("gemma3", "gemma")])
+def test_real_templates_take_a_tool_round_trip(name: str, format: str) -> None:
+    """Templates with tools write the call as the format has it; those without are given it, and take the result as a turn of the user."""
+    folder = SHARED / name
+    if not folder.is_dir():
+        pytest.skip("the real tokenizers are not beside the repository")
+    wrapped = transformers.AutoTokenizer.from_pretrained(str(folder))
+    template = ChatTemplate(wrapped, format)
+    if template.knows_tools:
+        assert guess_format(template.source) in (format, "hermes")
+    turns = [*TURNS[:-1], {**TURNS[-1]}, {"role": "tool", "tool_call_id": "call_2", "content": "43"}]
+    shown = wrapped.decode(template.prompt(turns, [ADD, NOTE], Turns()).tokens)
+    arguments = json.dumps(json.loads(ARGUMENTS))
+    assert spelled_calls(format, [("add", arguments)]) in shown.replace(ARGUMENTS, arguments)
+    assert shown.index('"add"') < shown.index("42") < shown.index("43")

@@ -5,7 +5,9 @@ rarely as the model spelled it; then the prompt differs from what the model has 
 So replies with calls are remembered by the ids of their calls, and an assistant turn that comes back with them, unchanged, is replaced by
 the very tokens (section D.8 of the few-path paper).
 
-Where a template knows nothing of tools, they are described in a system message, in the words that the Hermes family was trained on.
+Where a template knows nothing of tools, they are described in a system message, in the words that the Hermes family was trained on; calls
+of earlier turns are written in the server's format of tool calls, and what they found stands in a user's turn, since many such templates
+take no other roles than those of a conversation.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from stcc.runtime.seam import call_format
 from stcc.runtime.server.errors import ApiError
 
 REMEMBERED = 1024
@@ -34,7 +37,8 @@ _JSON_FORM = """a json object with function name and arguments within <tool_call
 <tool_call>
 {"name": <function-name>, "arguments": <args-json-object>}
 </tool_call>"""
-_GENERAL_FORM = "one call in the format {format}."
+_GENERAL_FORM = "your calls in this form:\n{form}"
+_RESPONSE = "<tool_response>\n{}\n</tool_response>"
 
 
 @dataclass(frozen=True)
@@ -135,11 +139,12 @@ class ChatTemplate:
                 written.append({"role": "assistant", "content": _MARK.format(len(pieces))})
                 pieces.append(tokens)
             else:
-                written.append(_message(message, self.knows_tools))
-        return written, pieces
+                written.append(_message(message, None if self.knows_tools else self._tool_format))
+        return written if self.knows_tools else _told(written), pieces
 
 
-def _message(message: Mapping[str, Any], knows_tools: bool) -> dict[str, Any]:
+def _message(message: Mapping[str, Any], tool_format: str | None) -> dict[str, Any]:
+    """A message as templates take it; its calls are text in ``tool_format``, None for a template that writes them itself."""
     found = {key: value for key, value in message.items() if value is not None}
     found["role"] = "system" if message["role"] == "developer" else message["role"]
     found["content"] = _content(message.get("content"))
@@ -147,11 +152,47 @@ def _message(message: Mapping[str, Any], knows_tools: bool) -> dict[str, Any]:
     if not calls:
         return found
     parsed = [{**call, "function": {**call["function"], "arguments": _arguments(call["function"]["arguments"])}} for call in calls]
-    if knows_tools:
+    if tool_format is None:
         return {**found, "tool_calls": parsed}
-    texts = [f'<tool_call>\n{{"name": {json.dumps(call["function"]["name"])}, "arguments": {call["function"]["arguments"]}}}\n</tool_call>'
-             for call in calls]
-    return {"role": "assistant", "content": "\n".join(filter(None, [found["content"], *texts]))}
+    text = spelled_calls(tool_format, [(call["function"]["name"], call["function"]["arguments"]) for call in calls])
+    return {"role": "assistant", "content": "\n".join(filter(None, [found["content"], text]))}
+
+
+def _told(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The messages with results of calls, one after the other, as one turn of the user."""
+    found: list[dict[str, Any]] = []
+    told = False
+    for message in messages:
+        if message["role"] != "tool":
+            found.append(message)
+        elif told:
+            found[-1] = {**found[-1], "content": f"{found[-1]['content']}\n{_RESPONSE.format(message['content'])}"}
+        else:
+            found.append({"role": "user", "content": _RESPONSE.format(message["content"])})
+        told = message["role"] == "tool"
+    return found
+
+
+def spelled_calls(tool_format: str, calls: Sequence[tuple[str, str]]) -> str:
+    """Calls, as names and JSON texts of arguments, in a family's format.
+
+    >>> spelled_calls("llama3", [("f", '{"a": 1}')])
+    '{"name": "f", "parameters": {"a": 1}}'
+    """
+    form = call_format(tool_format)
+    texts = [form.head + _call(form, number, name, arguments) + form.tail for number, (name, arguments) in enumerate(calls)]
+    return str(form.section_open + form.separator.join(texts) + form.section_close)
+
+
+def _call(form: Any, number: int, name: str, arguments: str) -> str:
+    if form.keys is not None:
+        return f'{{"{form.keys[0]}": {json.dumps(name, ensure_ascii=False)}, "{form.keys[1]}": {arguments}}}'
+    head = f"{name}:{number}{form.neck}" if form.numbered else f"{name}{form.neck}"
+    values = _arguments(arguments)
+    if form.tags is None or not isinstance(values, dict):
+        return head + arguments
+    texts = [(key, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)) for key, value in values.items()]
+    return head + "".join(f"{form.tags.open}{key}{form.tags.between}{value}{form.tags.close}" for key, value in texts) + str(form.tags.end)
 
 
 def _content(content: Any) -> str:
@@ -168,9 +209,14 @@ def _arguments(text: str) -> Any:
         return text
 
 
+def _example(tool_format: str) -> str:
+    tagged = call_format(tool_format).tags is not None
+    return spelled_calls(tool_format, [("<function-name>", '{"<argument-name>": "<value>"}' if tagged else "<args-json-object>")])
+
+
 def described(messages: list[dict[str, Any]], tools: Sequence[Mapping[str, Any]], tool_format: str) -> list[dict[str, Any]]:
     """The messages with the tools described in the system message."""
-    form = _JSON_FORM if tool_format in ("hermes", "qwen3") else _GENERAL_FORM.format(format=tool_format)
+    form = _JSON_FORM if tool_format in ("hermes", "qwen3") else _GENERAL_FORM.format(form=_example(tool_format))
     text = _INSTRUCTIONS.format(tools="\n".join(json.dumps(tool, ensure_ascii=False) for tool in tools), form=form)
     if messages and messages[0]["role"] == "system":
         return [{**messages[0], "content": f"{messages[0]['content']}\n\n{text}"}, *messages[1:]]
