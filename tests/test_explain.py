@@ -207,7 +207,8 @@ RECURSIVE = {"$defs": {"n": {"type": "object", "properties": {"v": {"type": "boo
 
 
 STRINGS = {"date-time": ({"type": "string", "format": "date-time"}, len('"0000-01-01T00:00:00Z"')),
-           "long": ({"type": "string", "minLength": 300, "maxLength": 5000}, 302), "pattern": ({"type": "string", "pattern": "^a{400}$"}, 402)}
+           "long": ({"type": "string", "minLength": 300, "maxLength": 5000}, 302),
+           "pattern": ({"type": "string", "pattern": "^a{400}$"}, 402)}
 
 
 @pytest.mark.parametrize("kind", STRINGS)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from stcc.compiler.explaining.fields import Field, Fields, Label, pointer
-from stcc.compiler.explaining.reading import Edge
 from stcc.formats.artifact import Metadata
 
+Place = tuple[int, int]
 _BETWEEN = ("value", "after", "first key", "next key", "colon", "first item")
 _KEPT_ORDER = "members come in the declared order"
 
@@ -84,30 +84,31 @@ def text_cautions(fields: Fields, records: list[Field], place: Callable[[Field],
     return found
 
 
-def _next_labels(fields: Fields, label: Label, following: dict[int, dict[int, list[Label]]]) -> Iterator[Label]:
+def _next_labels(fields: Fields, label: Label, following: dict[Place, list[Label]]) -> Iterator[Label]:
     for context, edge in fields.owned.get(label, ()):
-        yield from following[context.number].get(edge.target, ())
+        yield from following.get((context.number, edge.target), ())
 
 
-def _following(fields: Fields, most: int = 4) -> dict[int, dict[int, list[Label]]]:
-    """By context and node, the fields that begin soonest from there, up to ``most``."""
-    found: dict[int, dict[int, list[Label]]] = {}
+def _following(fields: Fields, most: int = 4) -> dict[Place, list[Label]]:
+    """By context and node, the fields that begin soonest from there, up to ``most``; a rule that has ended goes on in all its callers."""
+    into: dict[Place, list[Place]] = {}
+    waiting: list[tuple[Place, Label]] = []
     for context in fields.reading.contexts:
-        into: dict[int, list[Edge]] = {}
-        waiting: list[tuple[int, Label]] = []
         for edge in context.edges:
-            into.setdefault(edge.target, []).append(edge)
+            here, there = (context.number, edge.source), (context.number, edge.target)
+            into.setdefault(there, []).append(here)
+            for callee, end in edge.calls:
+                into.setdefault((callee.number, 0), []).append(here)
+                into[there].append((callee.number, end))
             if edge.begins:
-                waiting.append((edge.source, fields.label(edge.owner)))
-        known: dict[int, list[Label]] = {}
-        for node, label in waiting:  # grows while it is read, nearest first
-            here = known.setdefault(node, [])
-            if label in here or len(here) >= most:
-                continue
-            here.append(label)
-            waiting += [(edge.source, label) for edge in into.get(node, ())]
-        found[context.number] = known
-    return found
+                waiting.append((here, fields.label(edge.owner)))
+    known: dict[Place, list[Label]] = {}
+    for place, label in waiting:  # grows while it is read, nearest first
+        found = known.setdefault(place, [])
+        if label not in found and len(found) < most:
+            found.append(label)
+            waiting += [(before, label) for before in into.get(place, ())]
+    return known
 
 
 def schema_objects(document: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -20,12 +20,14 @@ MOST_NAMES = 8
 def member_names(reading: Reading) -> dict[Path, tuple[str, ...]]:
     """Path -> names of its last part."""
     found: dict[Path, set[bytes] | None] = {}
+    inside = _entered_inside_keys(reading)
     for context in reading.contexts:
         into: dict[int, list[Edge]] = {}
         for edge in context.edges:
             if context.nodes[edge.source].mode in IN_KEY:
                 into.setdefault(edge.target, []).append(edge)
         starts = {edge.target for edge in context.edges if context.nodes[edge.source].mode not in IN_KEY}
+        starts |= set() if context.number in inside else {0}
         for number, node in enumerate(context.nodes):
             if node.mode == COLON and number in into and node.containers and node.containers[-1].inner is not None:
                 landing = path_of(context, node.containers)
@@ -33,6 +35,16 @@ def member_names(reading: Reading) -> dict[Path, tuple[str, ...]]:
                 before = found.get(landing, set())
                 found[landing] = None if words is None or before is None else before | words
     return {landing: _decoded(words) for landing, words in found.items()}
+
+
+def _entered_inside_keys(reading: Reading) -> set[int]:
+    """Contexts that may be entered behind the first byte of a key, or come back to; others that begin in a key begin with it."""
+    found = set()
+    for context in reading.contexts:
+        for edge in context.edges:
+            within = context.nodes[edge.source].mode in IN_KEY
+            found |= {callee.number for place, (callee, _) in enumerate(edge.calls) if within or place}
+    return found
 
 
 def _words(reading: Reading, context: Context, into: dict[int, list[Edge]], starts: set[int], landing: int) -> set[bytes] | None:

@@ -18,7 +18,20 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from stcc.compiler.explaining.json_modes import ESCAPE, HERE, STRING, VALUE, Container, Containers, Part, Step, UnreadableError, byte_kind, step, value_ended
+from stcc.compiler.explaining.json_modes import (
+    ESCAPE,
+    HERE,
+    STRING,
+    VALUE,
+    Container,
+    Containers,
+    Part,
+    Step,
+    UnreadableError,
+    byte_kind,
+    step,
+    value_ended,
+)
 from stcc.formats.machine import Machine, end_states
 
 MOST_NODES = 60_000
@@ -126,7 +139,7 @@ class Context:
 
     number: int
     path: Path
-    entered: tuple[Context, int, int, tuple[tuple[Context, int], ...]] | None
+    entered: Entered | None
     within: bool = False
     nodes: list[Node] = field(default_factory=list)
     edges: list[Edge] = field(default_factory=list)
@@ -164,6 +177,10 @@ def read_machine(machine: Machine, reader: Reader | None = None, most: int = MOS
     return _Explorer(machine, reader or JsonReader(), most).run()
 
 
+Entered = tuple[Context, int, int, tuple[tuple[Context, int], ...]]
+"""See ``Context.entered``."""
+
+
 class _Explorer:
     def __init__(self, machine: Machine, reader: Reader, most: int) -> None:
         self.machine, self.reader, self.most = machine, reader, most
@@ -188,7 +205,7 @@ class _Explorer:
             self.expand(*self.waiting.pop())
         return Reading(self.machine, self.contexts, self.pairs)
 
-    def context(self, path: Path, entered: tuple[Context, int, int, tuple[tuple[Context, int], ...]] | None, within: bool = False) -> Context:
+    def context(self, path: Path, entered: Entered | None, within: bool = False) -> Context:
         context = Context(len(self.contexts), path, entered, within)
         self.contexts.append(context)
         return context
