@@ -310,3 +310,29 @@ def test_pages_have_every_field_and_their_drawing(file: Path, tmp_path: Path) ->
     text = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "<svg" in text and all((row["path"] or "(all)") in text for row in report["fields"])
     assert report["source_sha256"] in text
+
+
+# -- the documentation -----------------------------------------------------------------------------------------------------
+
+
+def test_the_documented_examples_say_what_is_documented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (SAMPLES.parent / "docs" / "explain.md").read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "samples").symlink_to(SAMPLES)
+    for document in re.findall(r"```json\n((?:.*\n)*?)```", text):
+        (tmp_path / json.loads(document)["$comment"]).write_text(json.dumps({**json.loads(document)}))
+    blocks = re.findall(r"```console\n\$ stcc (.*)\n((?:.*\n)*?)```", text)
+    assert len(blocks) == 2
+    for command, shown in blocks:
+        said = "\n".join(line.rstrip() for line in run(*command.split()).output.splitlines())
+        assert re.sub("SHA-256 .*", "", said) == re.sub("SHA-256 .*", "", shown.rstrip("\n")), command
+
+
+def test_every_key_and_code_is_documented(pack: Path) -> None:
+    from stcc.runtime.commands.explain_page import _MEANINGS
+
+    text = (SAMPLES.parent / "docs" / "explain.md").read_text(encoding="utf-8")
+    report = reported(SAMPLES / "person.schema.json", "--vocab", pack)
+    keys = {*report, *report["fields"][0], *report["regions"][0], *report["warnings"][0], *report["shortest"]}
+    assert {key for key in keys if f"`{key}`" not in text} == set()
+    assert {column for column in _MEANINGS if f"| {column} |" not in text} == {"field", "type"}
