@@ -77,6 +77,9 @@ KINDS = {
     "a loop in itself": 'root ::= "a" ("b" root)*',
     "brackets of different kinds": 'root ::= ("a" root "b" | "(" root ")")*',
     "what follows a bracket, twice": 'root ::= one "a"\none ::= "(" one ")" "a"? | "b"',
+    "loops side by side": 'root ::= "a"* ("(" root ")" | "b")* "a"* "b"* "a"',
+    "blanks after blanks": 'root ::= ("a" root? | two) one one\none ::= "b" one | ""\ntwo ::= "(" one root ")" one',
+    "blanks that may be left out": 'root ::= "a" one ("b" root)? one\none ::= ")"*',
     "nullable around": 'root ::= one "(" root ")" one | "b"\none ::= "a"*',
 }
 
@@ -104,6 +107,19 @@ def _by_earley(grammar: str, longest: int) -> set[str]:
                for cut in (0, 1)}
     tried = set(texts(ALPHABET, 4)) | near | {text for text in mutated if len(text) <= longest}
     return {text for text in tried if is_derived(text)}
+
+
+def precedence(levels: int, operators: str) -> str:
+    rules = [f'l{n} ::= l{n} "{operators[n % len(operators)]}" gap l{n + 1} | "-" gap l{n + 1} | l{n + 1}\n' for n in range(levels)]
+    return "root ::= l0\n" + "".join(rules) + f'l{levels} ::= [a-z]+ gap | "(" gap root ")" gap | "[" gap root ("," gap root)* "]" gap\ngap ::= " "*\n'
+
+
+def test_levels_of_precedence_do_not_double() -> None:
+    """Each level names the next one three times: written out blindly, twelve of them are half a million copies."""
+    artifact = compile_gbnf(precedence(12, "+*/%&|"), options=Options(time_limit=20))
+    assert takes(artifact, "a + b*- (c / [d,e & f] )|g")
+    assert not takes(artifact, "a + b*- (c / [d,e & f] |g")
+    assert artifact.machine.states < 2_000
 
 
 def test_nesting_is_unbounded_and_the_machine_is_small() -> None:

@@ -2,6 +2,7 @@
 
     syntax.py      grammars as trees
     checks.py      names defined, rules of use, literals written out
+    absorption.py  blanks after blanks
     brackets.py    bracketed parts of recursive rules, factored and cut out
     recursion.py   which rules become automata, and which are called
     lowering.py    the compiler's grammar form
@@ -17,6 +18,7 @@
 from __future__ import annotations
 
 from stcc.compiler.errors import BudgetError, SourceError
+from stcc.compiler.frontends.context_free.absorption import without_repeated_blanks
 from stcc.compiler.frontends.context_free.checks import Warnings, checked
 from stcc.compiler.frontends.context_free.conflicts import conflict_place
 from stcc.compiler.frontends.context_free.lowering import Lowering
@@ -51,6 +53,7 @@ def context_free_grammar(source: ContextFree, options: Options | None = None, de
     deadline = deadline or Deadline(options.time_limit)
     try:
         bodies, warnings = checked(source, deadline)
+        bodies = without_repeated_blanks(bodies, deadline)
         return Lowering(plan(bodies, deadline), options, deadline).grammar(source.start), warnings
     except RecursionError:
         raise BudgetError("rules are written out inside each other too deeply", keyword=source.start,

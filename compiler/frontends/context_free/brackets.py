@@ -63,28 +63,30 @@ class Brackets:
     # --- factoring ---
 
     def _factored_options(self, expression: Alternatives, rule: str) -> Expression:
-        """The choice factored; options that are a mere name are looked into where that brings options together."""
-        plain, looked = expression.options, self._looked_into(expression, rule)
-        if looked is not None:
-            whole = self._factored(looked)
-            if len(options_of(whole)) < len(looked):
-                return whole
-        return self._factored(plain)
+        """The choice factored; options that are a mere name are looked into where parts of two rules would open with one character."""
+        looked = self._looked_into(expression, rule)
+        openers: dict[Expression, set[str]] = {}
+        for option, origin in looked:
+            items = items_of(option)
+            if items and is_character(items[0]) and any(first == 0 for first, _ in self._cuts(items)):
+                openers.setdefault(items[0], set()).add(origin)
+        contended = any(len(origins) > 1 for origins in openers.values())
+        return self._factored([option for option, _ in looked] if contended else expression.options)
 
-    def _looked_into(self, expression: Alternatives, rule: str) -> tuple[Expression, ...] | None:
-        """The options with the options of rules that stand alone in place of their names; None where there are none, or too many."""
-        found: list[Expression] = []
-        seen, queue = {rule}, list(reversed(expression.options))
+    def _looked_into(self, expression: Alternatives, rule: str) -> list[tuple[Expression, str]]:
+        """The options, those of rules that stand alone in place of their names, and the rule of each; none if they are too many."""
+        found: list[tuple[Expression, str]] = []
+        seen, queue = {rule}, [(option, rule) for option in reversed(expression.options)]
         while queue:
-            option = queue.pop()
+            option, origin = queue.pop()
             if isinstance(option, Reference) and option.name in self.bodies and option.name not in seen:
                 seen.add(option.name)
-                queue += reversed(options_of(self.bodies[option.name]))
+                queue += [(each, option.name) for each in reversed(options_of(self.bodies[option.name]))]
             else:
-                found.append(option)
+                found.append((option, origin))
             if len(found) + len(queue) > MOST_OPTIONS:
-                return None
-        return tuple(found) if len(seen) > 1 else None
+                return []
+        return found
 
     def _factored(self, options: Sequence[Expression]) -> Expression:
         """One option for all that begin with the same item, where one of them is recursive; likewise at their ends."""

@@ -9,7 +9,7 @@ Cost: linear in what is written out, which ``max_states`` bounds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from stcc.compiler.determinize import determinize_dfa
 from stcc.compiler.dfa import Dfa
@@ -57,11 +57,16 @@ _NO_FRAME = _Frame({})
 
 @dataclass
 class _Target:
-    """A rule under construction, and the frames of the rules being written out in it."""
+    """A rule under construction, and the frame of the rule being written out in it.
+
+    ``starts[name, end]`` is where rule ``name``, written out up to node ``end``, begins: one copy serves wherever the same follows, so that
+    levels of precedence, each of which names the next twice, do not double.
+    """
 
     builder: RuleBuilder
+    name: str
     frame: _Frame = _NO_FRAME
-    name: str = ""
+    starts: dict[tuple[str, int], int] = field(default_factory=dict)
 
 
 class Lowering:
@@ -118,7 +123,7 @@ class Lowering:
     # --- rules ---
 
     def _rule(self, name: str, body: Expression) -> Rule:
-        target = _Target(RuleBuilder(name), name=name)
+        target = _Target(RuleBuilder(name), name)
         end = target.builder.node()
         target.builder.exit(end, 0)
         self._build(target, body, 0, end)
@@ -126,7 +131,7 @@ class Lowering:
 
     def _called_rule(self, name: str) -> Rule:
         """A rule that is called: references to itself in last place are jumps to its start."""
-        target = _Target(RuleBuilder(name), name=name)
+        target = _Target(RuleBuilder(name), name)
         builder = target.builder
         end, start = builder.node(), builder.node()
         builder.epsilon(0, start)
@@ -163,16 +168,29 @@ class Lowering:
         elif isinstance(expression, Reference):
             self._reference(target, expression.name, source, end)
         elif isinstance(expression, Series):
-            for item in expression.items[:-1]:
-                following = builder.node()
-                self._build(target, item, source, following)
-                source = following
-            self._build(target, expression.items[-1], source, end)
+            self._series(target, expression.items, source, end)
         elif isinstance(expression, Alternatives):
             for option in expression.options:
                 self._build(target, option, source, end)
         elif isinstance(expression, Repeat):
             self._repeat(target, expression, source, end)
+
+    def _series(self, target: _Target, items: tuple[Expression, ...], source: int, end: int) -> None:
+        """One item after the other. What may be repeated loops at the node where it begins, so that what stands before it and what it
+        ends with are followed by the same.
+        """
+        loops = True  # a node with a loop of its own, or that others enter
+        for place, item in enumerate(items):
+            last = place == len(items) - 1
+            if not loops and isinstance(item, Repeat) and (item.low, item.high) == (0, None):
+                self._build(target, item.body, source, source)
+                loops = True
+                if last:
+                    target.builder.epsilon(source, end)
+            else:
+                following = end if last else target.builder.node()
+                self._build(target, item, source, following)
+                source, loops = following, False
 
     def _scan(self, target: _Target, tree: regex.Node, source: int, end: int) -> None:
         builder = target.builder
@@ -204,13 +222,14 @@ class Lowering:
             builder.epsilon(source, end)
             self._build(target, expression.body, source, end)
             return
-        for _ in range(expression.low):
-            following = builder.node()
+        loop = builder.node()
+        for copy in range(expression.low):
+            following = builder.node() if expression.high is not None or copy < expression.low - 1 else loop
             self._build(target, expression.body, source, following)
             source = following
         if expression.high is None:
-            loop = builder.node()
-            builder.epsilon(source, loop)
+            if not expression.low:
+                builder.epsilon(source, loop)
             self._build(target, expression.body, loop, loop)
             source = loop
         for _ in range((expression.high or 0) - expression.low):
@@ -237,6 +256,13 @@ class Lowering:
     def _write_out(self, target: _Target, name: str, source: int, end: int) -> None:
         """The rule between ``source`` and ``end``; a recursive one with a frame of its own."""
         builder, outer = target.builder, target.frame
+        known = target.starts.get((name, end))
+        if known is not None:
+            builder.epsilon(source, known)
+            return
+        begin = target.starts[name, end] = builder.node()
+        builder.epsilon(source, begin)
+        source = begin
         way = self.plan.ways.get(name)
         members = self.plan.members.get(name, ())
         target.frame = _NO_FRAME
