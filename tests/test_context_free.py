@@ -6,12 +6,16 @@ import time
 from typing import Any
 
 import lark as lark_package
+import numpy as np
 import pytest
 from grammar_cases import accepted, derives, gbnf_text, grammars, lark_text, texts
 from hypothesis import assume, given, settings
+from runtime_cases import Oracle
 
 from stcc.compiler import BudgetError, Options, SourceError, UnsatisfiableError, UnsupportedError, compile_gbnf, compile_lark
 from stcc.compiler.stepping import initial, may_end, run
+from stcc.formats import Vocabulary
+from stcc.runtime import load
 
 ALPHABET = "ab()"
 
@@ -111,7 +115,8 @@ def _by_earley(grammar: str, longest: int) -> set[str]:
 
 def precedence(levels: int, operators: str) -> str:
     rules = [f'l{n} ::= l{n} "{operators[n % len(operators)]}" gap l{n + 1} | "-" gap l{n + 1} | l{n + 1}\n' for n in range(levels)]
-    return "root ::= l0\n" + "".join(rules) + f'l{levels} ::= [a-z]+ gap | "(" gap root ")" gap | "[" gap root ("," gap root)* "]" gap\ngap ::= " "*\n'
+    atom = f'l{levels} ::= [a-z]+ gap | "(" gap root ")" gap | "[" gap root ("," gap root)* "]" gap\n'
+    return "".join(['root ::= l0\ngap ::= " "*\n', *rules, atom])
 
 
 def test_levels_of_precedence_do_not_double() -> None:
@@ -193,3 +198,30 @@ def test_shared_rules_are_compiled_once() -> None:
     grammar = "root ::= " + ' ","  '.join(["number"] * 50) + "\n" + number
     artifact = compile_gbnf(grammar)
     assert takes(artifact, ",".join(["12.5"] * 50)) and not takes(artifact, ",".join(["12.5"] * 49))
+
+
+# --- with vocabularies --------------------------------------------------------------------------------------------------------------
+
+BOUND = ["around a middle", "two rules that begin alike", "left recursive, ambiguous", "what follows a bracket, twice", "prefix notation"]
+
+
+@pytest.mark.parametrize("kind", BOUND)
+def test_masks_agree_with_stepping_every_token(kind: str) -> None:
+    """Rules that end where more could be read are left late: masks have to see through the returns."""
+    rng = np.random.default_rng(len(kind))
+    tokens = [bytes(rng.choice(list(b"ab()"), size)) for size in (1, 2, 3, 4, 5) for _ in range(12)]
+    spelled = sorted({*tokens, b"a", b"b", b"(", b")"})
+    vocabulary = Vocabulary.from_tokens([*spelled, b""], [len(spelled)], name="brackets")
+    artifact = compile_gbnf(KINDS[kind], vocabularies=[vocabulary])
+    oracle = Oracle(artifact.machine, vocabulary)
+    for _ in range(12):
+        matcher, configuration = load(artifact, vocabulary=vocabulary).matcher(), oracle.start()
+        for _ in range(12):
+            allowed = oracle.allowed(configuration)
+            assert matcher.allowed_tokens().tolist() == allowed
+            steps = [token for token in allowed if token not in vocabulary.stop_token_ids]
+            if not steps:
+                break
+            token = int(rng.choice(steps))
+            assert matcher.accept_token(token)
+            configuration = oracle.after(configuration)[token]
