@@ -18,6 +18,7 @@ from stcc.runtime.seam import compile_file
 
 SAMPLES = Path(__file__).parent.parent / "samples"
 SCHEMAS = sorted(path.name.removesuffix(".schema.json") for path in SAMPLES.glob("*.schema.json"))
+GRAMMARS = sorted(path.stem for ending in ("gbnf", "lark") for path in SAMPLES.glob(f"*.{ending}"))
 REGEXES = sorted(path.stem for path in SAMPLES.glob("*.regex"))
 
 CARD = ("first_name", "last_name", "company", "job_title", "email", "phone", "city", "country", "website")
@@ -96,7 +97,7 @@ def test_pattern_means_what_its_name_says(name: str) -> None:
     assert not any(pattern.fullmatch(text) for text in others)
 
 
-@pytest.mark.parametrize("name", SCHEMAS + REGEXES)
+@pytest.mark.parametrize("name", SCHEMAS + REGEXES + GRAMMARS)
 def test_sample_has_a_prompt(name: str) -> None:
     text = (SAMPLES / f"{name}.prompt.txt").read_text(encoding="utf-8")
     assert len(text.split()) >= 10

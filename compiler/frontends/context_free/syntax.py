@@ -182,7 +182,7 @@ def edges(expression: Expression, head: bool = True, tail: bool = True) -> Itera
 
 
 def spelled(expression: Expression, longest: int = 24) -> str:
-    """An expression for messages, abbreviated."""
+    """An expression for messages, abbreviated; rules that a notation brings along (``%ignore``) are left out."""
     text = _spelled(expression, 3)
     return text if len(text) <= longest else f"{text[:longest - 1]}…"
 
@@ -198,4 +198,5 @@ def _spelled(expression: Expression, depth: int) -> str:
     if isinstance(expression, Repeat):
         return f"({_spelled(expression.body, depth - 1)}){{{expression.low},{'' if expression.high is None else expression.high}}}"
     joint = " " if isinstance(expression, Series) else " | "
-    return joint.join(_spelled(each, depth - 1) for each in children(expression)) or "empty"
+    named = [each for each in children(expression) if not (isinstance(each, Reference) and each.name.startswith("%"))]
+    return joint.join(_spelled(each, depth - 1) for each in named) or "empty"
