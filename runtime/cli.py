@@ -23,6 +23,7 @@ except ImportError:  # the deploy install has NumPy and msgpack only
     sys.stderr.write("The stcc command needs click and rich: pip install 'stcc[cli]'\n")
     raise SystemExit(2) from None
 
+from stcc.formats.container import VERSION as FORMAT
 from stcc.formats.summary import printable
 
 INTERRUPTED = 130
@@ -41,6 +42,7 @@ _SUMMARIES = {
     "run": "Decode an output with an MLX model.",
     "serve": "Answer OpenAI clients, every constraint enforced.",
     "bench": "Compare decoding with and without constraints, and with llguidance.",
+    "completion": "Write the completion script of a shell.",
 }
 """The order and summaries of ``stcc --help``, so that it need not import the commands; others are imported and follow."""
 
@@ -157,7 +159,7 @@ def _abandon_output() -> None:
 
 
 @click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(version("stcc"), prog_name="stcc")
+@click.version_option(version("stcc"), prog_name="stcc", message=f"%(prog)s, version %(version)s, .stc and .stv format {FORMAT}")
 @click.pass_context
 def main(ctx: click.Context) -> None:
     """Compile schemas and patterns to .stc files, and decode with them."""

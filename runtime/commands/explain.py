@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from rich.console import Console
@@ -19,9 +19,6 @@ from stcc.runtime.drawing import draw_machine
 from stcc.runtime.grammar import Grammar
 from stcc.runtime.load import load
 from stcc.runtime.seam import drawing_parts, explain_file, explanation_data, is_artifact
-
-if TYPE_CHECKING:
-    from stcc.compiler.explaining.explanation import Explanation
 
 MOST_ROWS = 200
 MOST_WARNINGS = 12
@@ -61,8 +58,8 @@ def explain_command(console: Console, file: Path, pack: Path | None, page: Path 
         _show(report, Console(markup=False, highlight=False, emoji=False, width=None if terminal else 400))
 
 
-def full_report(explanation: Explanation, vocabulary: Vocabulary | None) -> dict[str, Any]:
-    """An explanation as plain data, with blocks, and with tokens if there is a vocabulary."""
+def full_report(explanation: Any, vocabulary: Vocabulary | None) -> dict[str, Any]:
+    """An explanation (of ``seam.explain_file``) as plain data, with blocks, and with tokens if there is a vocabulary."""
     report = explanation_data(explanation)
     artifact = explanation.artifact
     grammar = load(artifact, vocabulary, warm=False)
