@@ -55,7 +55,8 @@ BOUNDS = st.fixed_dictionaries({"type": st.sampled_from(["integer", "number"])},
     "nullable": st.booleans()})
 LEAVES = BOUNDS | st.sampled_from([
     {"type": "string"}, {"type": "string", "nullable": True, "enum": ["a", None]}, {"type": "boolean", "nullable": True}, {},
-    *({"$ref": f"#/components/schemas/{name}"} for name in COMPONENTS),
+    # not Secret: OpenAPI has writeOnly of properties only, the other validator of any schema
+    {"$ref": "#/components/schemas/Node"}, {"$ref": "#/components/schemas/Small"},
 ])
 NAMES = st.sampled_from(["id", "a", "b", "next"])
 
@@ -74,7 +75,8 @@ def _deeper(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 SCHEMAS = st.recursive(LEAVES, _deeper, max_leaves=4)
-VALUES = st.recursive(st.none() | st.booleans() | st.integers(-3, 5) | st.sampled_from(["a", "b", "c", 0.5, 1.0]),
+# no 1.0: the other validator, of 3.0, takes no float for an integer
+VALUES = st.recursive(st.none() | st.booleans() | st.integers(-3, 5) | st.sampled_from(["a", "b", "c", 0.5]),
                       lambda inner: st.lists(inner, max_size=2) | st.dictionaries(NAMES, inner, max_size=3), max_leaves=5)
 
 
