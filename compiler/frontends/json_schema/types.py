@@ -40,7 +40,7 @@ def type_schema(source: Any) -> Any:
         UnsupportedError: pydantic cannot describe the type.
     """
     model = getattr(source, "model_json_schema", None)
-    name = getattr(source, "__name__", None) or repr(source)
+    name = source.__name__ if isinstance(source, type) and typing.get_origin(source) is None else repr(source)
     if isinstance(source, type) and callable(model):
         return _described(model, name)
     adapter = source if type(source).__name__ == "TypeAdapter" else None
@@ -61,7 +61,7 @@ def _described(describe: Any, name: str) -> Any:
     except Exception as error:
         text = next(iter(str(error).splitlines()), "") or type(error).__name__
         raise UnsupportedError(f"the type {name} has no JSON Schema: {text}", keyword=name,
-                               hint="annotate it with pydantic.WithJsonSchema, use types that pydantic describes, or give a schema"
+                               hint="annotate it with pydantic.WithJsonSchema; where names are not found, give a TypeAdapter made where they are"
                                ) from error
 
 
