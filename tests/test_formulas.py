@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stcc.compiler.frontends.json_schema import formula as formula_module
 from stcc.compiler.frontends.json_schema.formula import FALSE, TRUE, Formulas
 
 NAMES = "abcd"
@@ -60,6 +62,24 @@ def test_meaning_is_kept(one: object, other: object) -> None:
         assert len(holding) <= 1
         found = [store.evaluate(part, constant) == TRUE for part in holding[0]] if holding else [False, False]
         assert found == [expected, truth(other, world)]
+
+
+@pytest.mark.parametrize("most", [0, 1 << 19])
+@settings(max_examples=100, deadline=None)
+@given(st.lists(trees, min_size=2, max_size=6), trees)
+def test_assignments_are_substitutions(most: int, several: list[object], other: object) -> None:
+    """Whatever was assigned before, and however little of it is kept."""
+    store = Formulas()
+    value, atoms = build(store, other), [store.atom(name) for name in NAMES]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(formula_module, "MOST_ASSIGNMENTS", most)
+        for formula in [build(store, tree) for tree in several] * 2:
+            for atom in atoms:
+                for new in (TRUE, FALSE, value):
+                    expected = store.substitute(formula, lambda a, atom=atom, new=new: new if a == atom else a)
+                    assert store.assign(formula, atom, new) == expected
+                    values = {atom: new, atoms[0]: FALSE}
+                    assert store.decide(formula, values, values.copy()) == store.substitute(formula, lambda a, v=values: v.get(a, a))
 
 
 def test_evaluation_asks_no_more_than_it_needs() -> None:

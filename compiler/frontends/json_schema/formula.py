@@ -17,10 +17,12 @@ different outcomes to report.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence, Set
 
 FALSE, TRUE = 0, 1
 _ATOM, _NOT, _AND, _OR, _OPERATOR = "atom", "not", "and", "or", "operator"
+MOST_ASSIGNMENTS = 1 << 19
+"""Parts of formulas whose form under an assignment is kept at a time: some 60 MiB."""
 
 Rebuild = Callable[[object, tuple[int, ...], tuple[int, ...]], int]
 """What becomes of an operator: (payload, its arguments, its arguments after the substitution) -> formula."""
@@ -37,6 +39,8 @@ class Formulas:
         self._atoms: dict[int, frozenset[int]] = {FALSE: frozenset(), TRUE: frozenset()}
         self._operators: dict[int, frozenset[int]] = {FALSE: frozenset(), TRUE: frozenset()}
         self._signed: dict[int, tuple[frozenset[int], frozenset[int]]] = {}
+        self._assigned: dict[tuple[int, int], dict[int, int]] = {}
+        self._assignments = 0
 
     def _intern(self, kind: str, payload: object) -> int:
         key = (kind, payload)
@@ -123,7 +127,7 @@ class Formulas:
 
     def _absorbed(self, members: set[int], kind: str, dual: str, absorbing: int) -> int:
         """The combination of two or more flat ``members``: complementary pairs decide it, and members that others imply go."""
-        if any(self._negations.get(member) in members for member in members):
+        if not members.isdisjoint(map(self._negations.get, members)):
             return absorbing
         kept = {m for m in members if self._nodes[m][0] != dual or members.isdisjoint(self._nodes[m][1])}  # type: ignore[arg-type]
         return kept.pop() if len(kept) == 1 else self._intern(kind, tuple(sorted(kept)))
@@ -206,7 +210,7 @@ class Formulas:
 
         return value(formula)
 
-    def _substituted(self, formula: int, changed: set[int], memo: dict[int, int], rebuild: Rebuild | None) -> int:
+    def _substituted(self, formula: int, changed: Set[int], memo: dict[int, int], rebuild: Rebuild | None) -> int:
         """``formula`` with the atoms in ``changed`` replaced as ``memo`` says; only what holds them, or an operator, is looked at."""
         known = memo.get(formula)
         if known is not None:
@@ -217,7 +221,11 @@ class Formulas:
         elif kind == _NOT:
             result = self.negation(self._substituted(payload, changed, memo, rebuild))  # type: ignore[arg-type]
         elif kind in (_AND, _OR):
-            parts = (self._substituted(part, changed, memo, rebuild) for part in payload)  # type: ignore[attr-defined]
+            atoms = self._atoms  # known of the parts, since they are of the whole; most parts stay, and need no call
+            parts = (
+                part if rebuild is None and atoms[part].isdisjoint(changed) else self._substituted(part, changed, memo, rebuild)
+                for part in payload  # type: ignore[attr-defined]
+            )
             result = self.conjunction(parts) if kind == _AND else self.disjunction(parts)
         else:
             meaning, arguments = self.operator_payload(formula), self._parts(kind, payload)
@@ -227,10 +235,22 @@ class Formulas:
         return result
 
     def assign(self, formula: int, atom: int, value: int) -> int:
-        """``formula`` with one atom replaced by the formula ``value``."""
+        """``formula`` with one atom replaced by the formula ``value``. What parts become is kept: they come again in other formulas."""
         if atom not in self.atoms(formula):
             return formula
-        return self.substitute(formula, lambda other: value if other == atom else other)
+        if self._assignments > MOST_ASSIGNMENTS:
+            self._assigned.clear()
+            self._assignments = 0
+        memo = self._assigned.setdefault((atom, value), {atom: value})
+        before = len(memo)
+        result = self._substituted(formula, {atom}, memo, None)
+        self._assignments += len(memo) - before
+        return result
+
+    def decide(self, formula: int, values: dict[int, int], memo: dict[int, int]) -> int:
+        """``formula`` with the atoms that ``values`` has replaced; pass one ``memo``, first a copy of ``values``, for equal values."""
+        changed = self.atoms(formula).intersection(values)
+        return self._substituted(formula, changed, memo, None) if changed else formula
 
     def conjuncts(self, formula: int) -> tuple[int, ...]:
         """The parts of a conjunction; ``(formula,)`` for anything else."""
@@ -269,7 +289,7 @@ class Formulas:
         decides: Callable[[int], bool],
         memo: dict[tuple[int, ...], dict[tuple[int, ...], int]],
     ) -> dict[tuple[int, ...], int]:
-        deciding = min((a for f in formulas for a in self.atoms(f) if decides(a)), default=None)
+        deciding = next(filter(decides, sorted(frozenset().union(*map(self.atoms, formulas)))), None)
         if deciding is None:
             return {formulas: TRUE}
         high = self.outcomes(tuple(self.assign(f, deciding, TRUE) for f in formulas), decides, memo)

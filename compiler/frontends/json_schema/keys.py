@@ -50,7 +50,9 @@ class KeyAutomaton:
         self._below = _labels_below(self._trie)
         self._free_state = _paired_states(self._trie_rows, self._free_rows, self._trie.start, self._free.start)
         self._numbers: dict[_State, int] = {}
-        self._pending: list[tuple[int, npt.NDArray[np.int32], tuple[int, ...]]] = []
+        self._onward = [[(column, row[column]) for column in range(len(row)) if row[column] >= 0] for row in self._trie_rows.tolist()]
+        self._accept: list[int] = self._trie.accept.tolist()
+        self._pending: list[tuple[int, int, npt.NDArray[np.int32], bytes, tuple[int, ...]]] = []
         self._rows: list[npt.NDArray[np.int32]] = []
         self._labels: list[int] = []
         self._free_bases: dict[tuple[int, ...], int] = {}
@@ -62,11 +64,14 @@ class KeyAutomaton:
             self._expand(*self._pending.pop())
         return state
 
-    def _state(self, trie: int, declared: npt.NDArray[np.int32], free: tuple[int, ...]) -> int:
-        part = declared[self._below[trie]]
-        if not free and (part < 0).all():
-            return -1
-        key = (trie, _digest(part), free)
+    def _state(self, trie: int, declared: npt.NDArray[np.int32], free: tuple[int, ...], digest: bytes = b"") -> int:
+        """``digest``: of the part of ``declared`` below ``trie``, where it is known; some node of it is there, or ``free`` is not empty."""
+        if not digest:
+            part = declared[self._below[trie]]
+            if not free and (part < 0).all():
+                return -1
+            digest = _digest(part)
+        key = (trie, digest, free)
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = len(self._rows)
@@ -77,13 +82,12 @@ class KeyAutomaton:
                     hint="raise max_states (--max-states), or split the object",
                 )
             self._rows.append(_NO_ROW)
-            label = int(self._trie.accept[trie])
+            label = self._accept[trie]
             self._labels.append(int(declared[label]) if label >= 0 else -1)
-            self._pending.append((trie, declared, free))
+            self._pending.append((number, trie, declared, digest, free))
         return number
 
-    def _expand(self, trie: int, declared: npt.NDArray[np.int32], free: tuple[int, ...]) -> None:
-        number = self._numbers[(trie, _digest(declared[self._below[trie]]), free)]
+    def _expand(self, number: int, trie: int, declared: npt.NDArray[np.int32], digest: bytes, free: tuple[int, ...]) -> None:
         below = self._free_state[trie] if free else -1
         if below >= 0:
             base = self._free_base(free)
@@ -91,8 +95,9 @@ class KeyAutomaton:
             row = np.where(onward >= 0, onward + base, -1).astype(np.int32)
         else:
             row = np.full(self._trie_rows.shape[1], -1, np.int32)
-        for column in np.flatnonzero(self._trie_rows[trie] >= 0).tolist():
-            row[column] = self._state(int(self._trie_rows[trie, column]), declared, free)
+        names = len(self._below[trie])
+        for column, child in self._onward[trie]:  # most states have one child, with the same names below
+            row[column] = self._state(child, declared, free, digest if len(self._below[child]) == names else b"")
         self._rows[number] = row
 
     def _free_base(self, free: tuple[int, ...]) -> int:

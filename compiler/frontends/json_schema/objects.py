@@ -188,11 +188,9 @@ class _ObjectRule:
 
     def passed_by(self, conditions: tuple[int, ...], position: int) -> tuple[int, ...]:
         """The conditions once the ordered name at ``position`` is passed by."""
-        settled, formulas, memo = self.passing[position], self.formulas, dict[int, int]()
-        return tuple(
-            formula if formulas.atoms(formula).isdisjoint(settled) else formulas.substitute(formula, lambda a: settled.get(a, a), memo)
-            for formula in conditions
-        )
+        settled = self.passing[position]
+        memo = settled.copy()
+        return tuple(self.formulas.decide(formula, settled, memo) for formula in conditions)
 
     def check_sets(self) -> None:
         places = len(self.after) * len(self.order)

@@ -84,8 +84,8 @@ class _Position:
     def decide(self, mixed: Residual, truths: dict[int, int]) -> Residual:
         if not truths:
             return mixed
-        memo: dict[int, int] = {}
-        return tuple(self.construction.formulas.substitute(formula, lambda atom: truths.get(atom, atom), memo) for formula in mixed)
+        memo = truths.copy()
+        return tuple(self.construction.formulas.decide(formula, truths, memo) for formula in mixed)
 
     def sats(self, mixed: Residual) -> list[int]:
         found = set().union(*(self.construction.formulas.atoms(formula) for formula in mixed))
