@@ -61,7 +61,7 @@ def _described(describe: Any, name: str) -> Any:
     except Exception as error:
         text = next(iter(str(error).splitlines()), "") or type(error).__name__
         raise UnsupportedError(f"the type {name} has no JSON Schema: {text}", keyword=name,
-                               hint="annotate it with pydantic.WithJsonSchema; where names are not found, give a TypeAdapter made where they are"
+                               hint="annotate it with pydantic.WithJsonSchema; where names are not found, give a TypeAdapter made there"
                                ) from error
 
 
