@@ -184,7 +184,7 @@ class Algebra:
     def _compose(self, pairs: Int64) -> None:
         """Intern the functions that follow ``pairs``, all of whose value steps are known."""
         rows, classes, ends = self._entries(pairs)
-        stepped = self._steps[classes, rows[:, 1]]
+        stepped = self._cells(rows[:, 1], classes)
         alive = np.flatnonzero(self._differ(rows[:, 0], stepped, ends) if self.has_defaults else stepped >= 0)
         kept = rows[alive]
         kept[:, 1] = stepped[alive]
@@ -200,6 +200,11 @@ class Algebra:
             found.append(self._function(key) if number is None else number)
             low = high
         self.following.ravel()[pairs] = found
+
+    def _cells(self, values: Int32, classes: Int64) -> Int32:
+        """The steps of values by classes; one gather from the flat table takes half the time of one by two indices."""
+        cells: Int32 = self._steps.ravel().take(classes * self._steps.shape[1] + values)
+        return cells
 
     def _differ_in_one(self, states: Int32, stepped: Int32) -> npt.NDArray[np.bool_]:
         """Which entries of one function's rows stay: those alive, of exceptions those that still differ from their default's value."""
@@ -229,7 +234,7 @@ class Algebra:
         needed: set[int] = set()
         for chunk in self._chunks(pairs[self._may_wait(pairs // self._classes)]):
             rows, classes, _ = self._entries(chunk)
-            unknown = self._steps[classes, rows[:, 1]] == UNKNOWN
+            unknown = self._cells(rows[:, 1], classes) == UNKNOWN
             steps = np.unique(rows[unknown, 1].astype(np.int64) * self._classes + classes[unknown])
             for step in self._fill_many(steps).tolist():
                 if self.deadline is not None:
