@@ -16,11 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path as File
 from typing import Any
 
+from stcc.compiler.analyses.byte_need import verify_trim
 from stcc.compiler.analyses.cut_states import cut_states, gaps
 from stcc.compiler.analyses.forced import forced_chains
 from stcc.compiler.analyses.regions import Region, certify_region
 from stcc.compiler.comparison.json_path import path_at
 from stcc.compiler.comparison.places import subschemas
+from stcc.compiler.errors import BudgetError
 from stcc.compiler.explaining.cautions import Caution, recorded_cautions, text_cautions, whitespace_cautions
 from stcc.compiler.explaining.fields import Field, Fields, Label
 from stcc.compiler.explaining.json_modes import UnreadableError
@@ -30,7 +32,12 @@ from stcc.compiler.explaining.reading import Path, Reading, read_machine
 from stcc.compiler.explaining.witnesses import Witnesses
 from stcc.compiler.options import Options
 from stcc.formats import Artifact
+from stcc.formats.errors import ContentError
 from stcc.formats.machine import Machine
+
+
+MOST_PLACES = 250_000
+"""Most nodes of a reading by parts."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +85,16 @@ class Explanation:
 
 
 def explain_artifact(artifact: Artifact, schema: Any = None) -> Explanation:
-    """Explain an artifact; ``schema`` is its document, if it has one and it is at hand."""
+    """Explain an artifact; ``schema`` is its document, if it has one and it is at hand.
+
+    Raises:
+        ContentError: the machine is not trim, as every compiled one is: some of it leads to no valid text.
+        BudgetError: it has more places than can be read.
+    """
     machine = artifact.machine
+    broken = verify_trim(machine)
+    if broken:
+        raise ContentError(artifact.file, "machine", f"it does not hold that {broken[0]}")
     between, cuts = gaps(machine), cut_states(machine)
     reading, unread = _read(artifact.kind, machine, between)
     measures = Measures(reading)
@@ -126,7 +141,10 @@ def _read(kind: str, machine: Machine, between: list[tuple[int, int]]) -> tuple[
             return read_machine(machine), ""
         except UnreadableError as error:
             unread = str(error)
-    return read_machine(machine, PartReader(machine, between), most=1_000_000), unread
+    try:
+        return read_machine(machine, PartReader(machine, between), MOST_PLACES), unread
+    except UnreadableError as error:
+        raise BudgetError(f"the machine is too large to explain: {error}", hint="explain its parts, each compiled alone") from None
 
 
 def _region_of_state(machine: Machine, regions: tuple[Region, ...]) -> dict[int, int]:

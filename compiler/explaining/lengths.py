@@ -88,7 +88,7 @@ class Measures:
         most: int | None = 0
         counted: Texts | None = _NOTHING
         for entry in chosen:
-            here, number = passes[entry], texts[entry]
+            here, number = passes.get(entry, 0), texts.get(entry, _NOTHING)
             most = None if here is None or most is None else max(most, here)
             counted = None if number is None or counted is None else max(counted, number)
         return Lengths(most, min((least.get(entry, _UNKNOWN) for entry in chosen), default=_UNKNOWN), counted)
@@ -107,7 +107,7 @@ class Measures:
             self._texts.update(((number, end), None) for end in context.ends)
             return
         region = _Region(context, context.edges, _never)
-        self._passes[number] = region.backward_passes(self._edge_passes)[0]
+        self._passes[number] = region.backward_passes(self._edge_passes).get(0, 0)
         for end in context.ends:
             self._texts[number, end] = region.backward_texts(self._edge_texts, end).get(0, _NOTHING)
 

@@ -36,6 +36,8 @@ from stcc.formats.machine import Machine, end_states
 
 MOST_NODES = 60_000
 """Most nodes of a reading."""
+MOST_OPEN = 256
+"""Most containers that a rule may hold open: schemas nest less deeply, and what does not is no schema's machine."""
 Path = tuple[Part, ...]
 
 
@@ -216,6 +218,8 @@ class _Explorer:
             number = context.numbers[node] = len(context.nodes)
             context.nodes.append(node)
             self.count += 1
+            if len(node.containers) > MOST_OPEN:
+                raise UnreadableError(f"it opens more than {MOST_OPEN} containers inside each other without a call")
             if self.count > self.most:
                 raise UnreadableError(f"it has more than {self.most:,} places to read")
             if node.state >= 0:
