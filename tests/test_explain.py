@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import itertools
 import json
+import xml.etree.ElementTree as Tree
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from binding_cases import random_machines
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stcc.compiler import Options, compile_json_schema, compile_regex
-from stcc.compiler.analyses.byte_need import byte_need
+from stcc.compiler.analyses.byte_need import byte_need, verify_trim
 from stcc.compiler.analyses.cut_states import cut_states
 from stcc.compiler.explaining.explanation import Explanation, explain_artifact, explain_file
+from stcc.compiler.explaining.groups import field_groups, sketch
 from stcc.compiler.explaining.json_modes import UnreadableError
 from stcc.compiler.explaining.reading import read_machine
+from stcc.compiler.explaining.report import explanation_data
 from stcc.compiler.machine import link
 from stcc.compiler.pipeline import Trace
 from stcc.compiler.stepping import run
-from stcc.formats import Artifact
+from stcc.formats import Artifact, FormatError
+from stcc.formats.machine import Machine, verify_machine
+from stcc.runtime.drawing import draw_machine
 
 SAMPLES = Path(__file__).parent.parent / "samples"
 END = ""
@@ -277,3 +283,22 @@ def test_members_that_no_name_tells_apart() -> None:
     merged = {"type": "object", "properties": {"x": {"const": 1}, "y": {"const": 1}}, "additionalProperties": False, "minProperties": 1,
               "maxProperties": 1}
     assert [each.name for each in explain_artifact(compile_json_schema(merged)).fields] == ["", "/x|y"]
+
+
+@settings(max_examples=250, deadline=None)
+@given(random_machines(), st.sampled_from(["json_schema", "regex"]))
+def test_machines_from_anywhere_are_explained_or_refused(machine: Machine, kind: str) -> None:
+    """Whatever a file holds: numbers and a drawing, or a typed error; nothing else, and soon."""
+    try:
+        explanation = explain_artifact(Artifact.create(kind, machine))
+    except FormatError:
+        assert verify_machine(machine) or verify_trim(machine)
+        return
+    explanation_data(explanation)
+    Tree.fromstring(draw_machine(machine, lambda: field_groups(explanation), lambda: sketch(explanation)))
+
+
+def test_a_machine_that_opens_brackets_for_ever_is_read_by_parts() -> None:
+    """No schema's machine does; read as JSON it would have a node for each depth."""
+    explanation = explain_artifact(Artifact.create("json_schema", compile_regex(r"\[*\]").machine))
+    assert "more than 256 containers" in explanation.unread and explanation.whole.least == (1, 1)

@@ -35,7 +35,6 @@ from stcc.formats import Artifact
 from stcc.formats.errors import ContentError
 from stcc.formats.machine import Machine
 
-
 MOST_PLACES = 250_000
 """Most nodes of a reading by parts."""
 
