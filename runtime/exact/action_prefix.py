@@ -17,11 +17,10 @@ import msgpack
 import numpy as np
 
 from stcc.runtime.exact.abstraction import Abstraction
-from stcc.runtime.exact.bank import BankFrozenError
 from stcc.runtime.exact.environment import Environment, Validator
 from stcc.runtime.exact.histories import HistoryWalk
 from stcc.runtime.exact.local_masking import ActionMask
-from stcc.runtime.exact.proposal import Branch, Proposal, State, Trajectory
+from stcc.runtime.exact.proposal import Branch, LearningProposal, State, Trajectory
 from stcc.runtime.exact.samplers import Sample, Sampler
 
 Word = tuple[int, ...]
@@ -29,7 +28,7 @@ OUTSIDE = -2
 """A matcher state: no stored exclusion begins with the actions taken."""
 
 
-class ActionPrefixProposal(Proposal):
+class ActionPrefixProposal(LearningProposal):
     """The exclusion event of action sequences. The matcher state is the trie node of the actions taken, or OUTSIDE.
 
     Attributes:
@@ -42,7 +41,6 @@ class ActionPrefixProposal(Proposal):
         self._children: list[dict[int, int]] = [{}]
         self._excluded: list[bool] = [False]
         self._memo: list[dict[tuple[int, int], float]] = [{}]
-        self._frozen = False
 
     def exclude(self, word: Word) -> bool:
         """Exclude the histories whose actions begin with ``word``, one action at least; False if they are already.
@@ -50,8 +48,7 @@ class ActionPrefixProposal(Proposal):
         Raises:
             BankFrozenError: an attempt is running.
         """
-        if self._frozen:
-            raise BankFrozenError("exclusions are stored between attempts, not inside one")
+        self.require_thawed()
         if any(word[:size] in self.words for size in range(len(word) + 1)):
             return False
         self.words = {other for other in self.words if other[:len(word)] != word}
@@ -69,14 +66,6 @@ class ActionPrefixProposal(Proposal):
             self._memo[node] = {}
         self._excluded[node] = True
         return True
-
-    def draw(self, rng: np.random.Generator, world_draw: str = "reweighted") -> Trajectory:
-        """As for every proposal; nothing can be excluded meanwhile."""
-        self._frozen = True
-        try:
-            return super().draw(rng, world_draw)
-        finally:
-            self._frozen = False
 
     def mass(self, state: State) -> float:
         """``r`` at a state: 1 outside the trie."""

@@ -23,6 +23,7 @@ import numpy as np
 from stcc.formats.policy import Step
 from stcc.runtime.errors import ConstraintError
 from stcc.runtime.exact.abstraction import Abstraction
+from stcc.runtime.exact.bank import BankFrozenError
 from stcc.runtime.exact.environment import Environment
 from stcc.runtime.exact.histories import History, Walk
 from stcc.runtime.exact.matcher import HIT, SchemaMatcher
@@ -145,6 +146,27 @@ class Proposal(ABC):
             history.append((action, seen))
             places.append(state[2])
         return Trajectory(world, tuple(history), state[1], tuple(places), True)
+
+
+class LearningProposal(Proposal):
+    """A proposal that its sampler adds exclusions to, between attempts only."""
+
+    def __init__(self, environment: Environment, walk: Walk, abstraction: Abstraction) -> None:
+        super().__init__(environment, walk, abstraction)
+        self._frozen = False
+
+    def require_thawed(self) -> None:
+        """BankFrozenError while an attempt is running."""
+        if self._frozen:
+            raise BankFrozenError("exclusions are added between attempts, not inside one")
+
+    def draw(self, rng: np.random.Generator, world_draw: str = "reweighted") -> Trajectory:
+        """As for every proposal; nothing can be excluded meanwhile."""
+        self._frozen = True
+        try:
+            return super().draw(rng, world_draw)
+        finally:
+            self._frozen = False
 
 
 class BankProposal(Proposal):

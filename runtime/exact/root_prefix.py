@@ -18,16 +18,16 @@ import msgpack
 import numpy as np
 
 from stcc.runtime.exact.abstraction import Abstraction
-from stcc.runtime.exact.bank import Bank, BankFrozenError, Word
+from stcc.runtime.exact.bank import Bank, Word
 from stcc.runtime.exact.environment import Environment, Validator
 from stcc.runtime.exact.histories import HistoryWalk
 from stcc.runtime.exact.matcher import HIT
-from stcc.runtime.exact.proposal import Branch, Proposal, State, Trajectory
+from stcc.runtime.exact.proposal import Branch, LearningProposal, State, Trajectory
 from stcc.runtime.exact.samplers import Sample, Sampler
 from stcc.runtime.exact.stateful import StatefulCars
 
 
-class PrefixProposal(Proposal):
+class PrefixProposal(LearningProposal):
     """The exclusion event of grounded continuations. The matcher state numbers the set of continuations under way."""
 
     def __init__(self, environment: Environment, walk: HistoryWalk, abstraction: Abstraction) -> None:
@@ -39,12 +39,10 @@ class PrefixProposal(Proposal):
         self._memo: dict[int, dict[tuple[int, int], float]] = {}
         self._numbers: dict[frozenset[Word], int] = {frozenset(): 0}
         self._active: list[frozenset[Word]] = [frozenset()]
-        self._frozen = False
 
     def ground(self, node: int, word: Word) -> bool:
         """Exclude ``word`` after the history ``node``; False if that was excluded already. BankFrozenError inside an attempt."""
-        if self._frozen:
-            raise BankFrozenError("exclusions are grounded between attempts, not inside one")
+        self.require_thawed()
         known = self.grounded.setdefault(node, set())
         if any(word[:size] in known for size in range(len(word) + 1)):
             return False
@@ -60,14 +58,6 @@ class PrefixProposal(Proposal):
             self._memo.pop(node, None)
             node = self.histories.parents[node]
         return True
-
-    def draw(self, rng: np.random.Generator, world_draw: str = "reweighted") -> Trajectory:
-        """As for every proposal; nothing can be grounded meanwhile."""
-        self._frozen = True
-        try:
-            return super().draw(rng, world_draw)
-        finally:
-            self._frozen = False
 
     def mass(self, state: State) -> float:
         """``r`` at a state: 1 outside the trie."""
