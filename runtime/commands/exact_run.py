@@ -63,11 +63,12 @@ def exact_options(command: _FUNCTION) -> _FUNCTION:
 def refuse_exact_options(context: click.Context) -> None:
     """UsageError if options of ``--exact`` were given without it."""
     for name, option in _OURS.items():
-        if _is_given(context, name):
+        if is_given(context, name):
             raise click.UsageError(f"{option} goes with --exact")
 
 
-def _is_given(context: click.Context, name: str) -> bool:
+def is_given(context: click.Context, name: str) -> bool:
+    """Whether a parameter was written on the command line."""
     return context.get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
@@ -75,9 +76,9 @@ def run_exact(context: click.Context) -> None:
     """Run the command whose parameters ``context`` holds."""
     options = context.params
     for name, option in _NOT_EXACT.items():
-        if _is_given(context, name):
+        if is_given(context, name):
             raise click.UsageError(f"{option} would change the distribution that --exact draws from, or how it is decoded; leave it out")
-    if _is_given(context, "temp") and options["temp"] == 0:
+    if is_given(context, "temp") and options["temp"] == 0:
         raise click.UsageError("--temp 0 leaves nothing to draw; with --exact give a number above 0, or leave it out for 1")
     options["temp"] = options["temp"] or 1.0
     if options["table"] is None and (options["prompt"] is None) == (options["prompt_file"] is None):
@@ -86,12 +87,12 @@ def run_exact(context: click.Context) -> None:
 
     artifact = compile_file(options["file"])
     if artifact.policy is not None:
-        if _is_given(context, "max_tokens"):
+        if is_given(context, "max_tokens"):
             raise click.UsageError("--max-tokens limits texts; a policy has its horizon")
         _run_policy(artifact, context)
         return
     for name, option in _POLICY_ONLY.items():
-        if _is_given(context, name):
+        if is_given(context, name):
             raise click.UsageError(f"{option} goes with a policy, and {options['file'].name} is none")
     _run_text(artifact, context)
 
@@ -128,7 +129,7 @@ def _run_text(artifact: Artifact, context: click.Context) -> None:
     vocabulary = model_vocabulary(loaded)
     grammar = load(artifact, vocabulary=vocabulary)
     prompt = loaded.prompt_tokens(_prompt(options), chat=not options["raw"])
-    limit = _limit(loaded, prompt, options["max_tokens"], _is_given(context, "max_tokens"))
+    limit = _limit(loaded, prompt, options["max_tokens"], is_given(context, "max_tokens"))
 
     def model() -> ModelTokens:
         return ModelTokens(loaded.model, prompt, vocabulary.size, temperature=options["temp"])
@@ -242,7 +243,7 @@ def _policy(environment: Environment, context: click.Context) -> tuple[Policy, d
     if options["table"] is not None:
         for name, option in (("model", "--model"), ("prompt", "--prompt"), ("prompt_file", "--prompt-file"), ("temp", "--temp"),
                              ("raw", "--raw"), ("save_table", "--save-table")):
-            if _is_given(context, name):
+            if is_given(context, name):
                 raise click.UsageError(f"{option} belongs to a model, and --table takes its place")
         stored = load_scores(options["table"], environment.graph)
         return stored, {**stored.about, "table": str(options["table"]), "sha256": stored.digest}

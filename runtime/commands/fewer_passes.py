@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
+
+from stcc.runtime.commands.exact_run import is_given
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +31,7 @@ def refuse_other_options(context: click.Context, read_ahead: str) -> None:
     """UsageError for options that the decoder ``read_ahead`` does not have."""
     refused = _NOT_AHEAD | (_NOT_GREEDY if read_ahead == "blocks" else {})
     for name, option in refused.items():
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+        if is_given(context, name):
             why = "decodes greedily" if name in _NOT_GREEDY else "feeds forced text in a way of its own"
             raise click.UsageError(f"--read-ahead {read_ahead} {why}: leave out {option}")
 
@@ -93,14 +94,16 @@ def decode_ahead(read_ahead: str, model: DecodingModel, grammar: Grammar, prompt
 
 
 def ahead_rows(report: dict[str, Any]) -> list[tuple[str, str]]:
-    """The report's counts for people, name and value."""
+    """The counts that only these decoders have, and what goes with them, for people: name and value."""
     return [
-        ("valid", "yes" if report["valid"] else "no"),
-        ("stopped by", report["stop_reason"]),
-        ("tokens", f"{report['tokens']} ({report['forced']} forced, {report['forced_share']:.0%})"),
         ("model passes", f"{report['passes']} in place of {report['sequential_passes']} ({report['saved']} saved), {report['rows']} rows, "
                          f"{report['prefill_passes']} for the prompt alone"),
-        ("prompt tokens", f"{report['prompt_tokens']} ({report['cached_prompt_tokens']} from the prompt cache)"),
+        prompt_row(report),
         ("seconds", f"{report['seconds']:.2f}"),
-        ("model", report["model"]),
     ]
+
+
+def prompt_row(report: dict[str, Any]) -> tuple[str, str]:
+    """The prompt's tokens, and how many of them a prompt cache held, if there was one."""
+    cached = f" ({report['cached_prompt_tokens']} from the prompt cache)" if "cached_prompt_tokens" in report else ""
+    return "prompt tokens", f"{report['prompt_tokens']}{cached}"

@@ -19,6 +19,7 @@ from stcc.runtime.commands.fewer_passes import (
     ahead_rows,
     decode_ahead,
     open_prompts,
+    prompt_row,
     read_prompt,
     refuse_other_options,
     store_prompts,
@@ -95,17 +96,17 @@ def run_command(file: Path, model: str, prompt: str | None, prompt_file: Path | 
     run = _open(file, model, text or "", raw)
     prompts = open_prompts(run.decoding, prompt_cache)
     if read_ahead is None:
-        report, table = _stream(run, prompts, heal, as_json, options)
+        report, rows = _stream(run, prompts, heal, as_json, options)
     else:
         report = {**decode_ahead(read_ahead, run.decoding, run.grammar, run.prompt, prompts, options), "model": run.loaded.name}
-        table = counts_table(ahead_rows(report))
+        rows = ahead_rows(report)
         if not as_json:
             click.echo(report["text"])
     store_prompts(prompts, prompt_cache)
     if as_json:
         click.echo(json.dumps(report, ensure_ascii=False))
     elif stats:
-        Console(stderr=True).print(table)
+        Console(stderr=True).print(stats_table(report, rows))
     if not report["valid"]:
         if not as_json:
             click.echo(f"The output is not valid: {_REASONS[report['stop_reason']]}.", err=True)
@@ -143,8 +144,9 @@ def _open(file: Path, model: str, prompt: str, raw: bool) -> _Run:
         return _Run(loaded, DecodingModel(loaded.model), vocabulary, grammar, loaded.prompt_tokens(prompt, chat=not raw))
 
 
-def _stream(run: _Run, prompts: PromptCache | None, heal: bool, as_json: bool, options: dict[str, Any]) -> tuple[dict[str, Any], Table]:
-    """Decode span by span, shown as they come unless a report was asked for."""
+def _stream(run: _Run, prompts: PromptCache | None, heal: bool, as_json: bool, options: dict[str, Any],
+            ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """Decode span by span, shown as they come unless a report was asked for; the report, and its rows for people."""
     from stcc.runtime.decode import Healing, generate
 
     if heal:
@@ -160,7 +162,7 @@ def _stream(run: _Run, prompts: PromptCache | None, heal: bool, as_json: bool, o
     report = run_report(generation, run.loaded.name)
     if prompts is not None:
         report["cached_prompt_tokens"] = prompts.statistics.found
-    return report, stats_table(report)
+    return report, stream_rows(report)
 
 
 def show_spans(generation: Generation) -> None:
@@ -196,28 +198,28 @@ def run_report(generation: Generation, model: str) -> dict[str, Any]:
     }
 
 
-def stats_table(report: dict[str, Any]) -> Table:
-    """The report's counts as a table for people."""
-    return counts_table([
-        ("valid", "yes" if report["valid"] else "no"),
-        ("stopped by", _REASONS[report["stop_reason"]]),
-        ("tokens", f"{report['tokens']} ({report['forced']} forced, {report['forced_share']:.0%})"),
+def stream_rows(report: dict[str, Any]) -> list[tuple[str, str]]:
+    """The counts of the stream for people: name and value."""
+    return [
         ("model passes", f"{report['passes']} ({report['ahead']} ahead of the host, {report['dropped']} dropped), "
                          f"{report['prefill_passes']} for the prompt alone"),
         ("narrowed by the limit", f"{report['narrowed']} choices"),
-        ("prompt tokens", str(report["prompt_tokens"]) + (f" ({report['cached_prompt_tokens']} from the prompt cache)"
-                                                          if "cached_prompt_tokens" in report else "")),
+        prompt_row(report),
         ("boundaries healed", str(report["healed"])),
         ("seconds", f"{report['seconds']:.2f} ({report['prefill_seconds']:.2f} until the first choice)"),
         ("ms per part", f"enqueue {1e3 * report['enqueue_seconds']:.0f}, wait {1e3 * report['wait_seconds']:.0f}, "
                         f"constraint {1e3 * report['constraint_seconds']:.1f}"),
-        ("model", report["model"]),
-    ])
+    ]
 
 
-def counts_table(rows: list[tuple[str, str]]) -> Table:
-    """Names and values, for people."""
+def stats_table(report: dict[str, Any], rows: list[tuple[str, str]]) -> Table:
+    """A report as a table for people: what every decoder has, around its own ``rows``."""
     table = Table(show_header=False, box=None)
-    for name, value in rows:
+    shared = [
+        ("valid", "yes" if report["valid"] else "no"),
+        ("stopped by", _REASONS[report["stop_reason"]]),
+        ("tokens", f"{report['tokens']} ({report['forced']} forced, {report['forced_share']:.0%})"),
+    ]
+    for name, value in (*shared, *rows, ("model", report["model"])):
         table.add_row(Text(name, style="dim"), Text(value))
     return table
