@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import jsonschema
@@ -41,8 +42,8 @@ def is_answer(format: str, reply: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize("format", SPLIT)
-def test_samples_are_calls_or_answers(format: str) -> None:
+def sampled_calls(format: str) -> Iterator[tuple[Any, str]]:
+    """Random replies that are no answers, read; both kinds must come."""
     rng, seen = np.random.default_rng(3), set()
     outputs = Walker(compile_tools(TOOLS, format=format, answer=ANSWER).machine)
     for _ in range(24):
@@ -50,11 +51,16 @@ def test_samples_are_calls_or_answers(format: str) -> None:
         if is_answer(format, reply):
             seen.add("answer")
             continue
-        parsed = PARSERS[format](reply)
+        seen.add("calls")
+        yield PARSERS[format](reply), reply
+    assert seen == {"answer", "calls"}
+
+
+@pytest.mark.parametrize("format", SPLIT)
+def test_samples_are_calls_or_answers(format: str) -> None:
+    for parsed, reply in sampled_calls(format):
         assert parsed.calls and not parsed.text.strip(), reply
         assert all(problems(call) == [] for call in parsed.calls), reply
-        seen.add("calls")
-    assert seen == {"answer", "calls"}
 
 
 @pytest.mark.parametrize("format", ["hermes", "qwen3_coder"])
@@ -96,16 +102,8 @@ def test_bare_calls_and_answers(format: str) -> None:
 
 @pytest.mark.parametrize("format", BARE)
 def test_samples_of_bare_calls_and_answers(format: str) -> None:
-    rng, seen = np.random.default_rng(3), set()
-    outputs = Walker(compile_tools(TOOLS, format=format, answer=ANSWER).machine)
-    for _ in range(24):
-        reply = outputs.output(rng, 400).decode()
-        if is_answer(format, reply):
-            seen.add("answer")
-        else:
-            seen.add("calls")
-            assert all(problems(call) == [] for call in PARSERS[format](reply).calls), reply
-    assert seen == {"answer", "calls"}
+    for parsed, reply in sampled_calls(format):
+        assert all(problems(call) == [] for call in parsed.calls), reply
 
 
 @pytest.mark.parametrize("format", DISTINCT)
