@@ -9,6 +9,28 @@ stcc.formats.errors.TruncatedError: a.stc: byte 20: the header ends past the end
 
 from __future__ import annotations
 
+import errno
+import os
+
+_WAYS_OUT = {
+    errno.ENOENT: "check the path; folders have to be there",
+    errno.ENOTDIR: "a file stands where a folder is needed: give another path",
+    errno.EEXIST: "a file stands where a folder is needed: give another path",
+    errno.EISDIR: "give the path of a file",
+    errno.EACCES: "give this user the permission, or give another path",
+    errno.EPERM: "give this user the permission, or give another path",
+    errno.EROFS: "give a path on a file system that can be written",
+    errno.ENOSPC: "make room, or give a path elsewhere",
+    errno.ENAMETOOLONG: "give a shorter path",
+    errno.ELOOP: "a link leads back to itself: give the file",
+}
+
+
+def system_error(error: OSError) -> tuple[str, str]:
+    """What the system says of a file: ``place: cause``, and a way out (empty where none is known)."""
+    place = f"{os.fsdecode(error.filename)}: " if error.filename is not None else ""
+    return f"{place}{error.strerror or error}", _WAYS_OUT.get(error.errno or 0, "")
+
 
 class FormatError(ValueError):
     """A file that is not what the format promises.

@@ -24,6 +24,7 @@ except ImportError:  # the deploy install has NumPy and msgpack only
     raise SystemExit(2) from None
 
 from stcc.formats.container import VERSION as FORMAT
+from stcc.formats.errors import system_error
 from stcc.formats.summary import printable
 
 INTERRUPTED = 130
@@ -100,7 +101,7 @@ class _Commands(click.Group):
                 raise
             if isinstance(error, OSError) and error.filename is None:
                 _abandon_output()  # standard output cannot be written: the disk is full, say
-            _report(fields, str(error), bool(ctx.meta.get(_AS_JSON)))
+            _report(fields, fields["message"] if isinstance(error, OSError) else str(error), bool(ctx.meta.get(_AS_JSON)))
             return ctx.exit(1)
 
 
@@ -121,8 +122,8 @@ def _fields(error: Exception) -> dict[str, str] | None:
     """The error as plain data: ``error``, ``message``, ``hint`` and what else its type knows. None if it is a fault of stcc."""
     name = type(error).__name__
     if isinstance(error, OSError):
-        place = f"{os.fsdecode(error.filename)}: " if error.filename is not None else ""
-        return {"error": name, "message": f"{place}{error.strerror or error}", "hint": ""}
+        message, hint = system_error(error)
+        return {"error": name, "message": message, "hint": hint}
     if isinstance(error, MemoryError):
         return {"error": name, "message": "there is not enough memory for this", "hint": "give a smaller input, or lower --max-states"}
     if isinstance(error, ModuleNotFoundError):

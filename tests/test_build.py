@@ -201,6 +201,33 @@ def test_a_damaged_cache_costs_a_compile_only(project: Path) -> None:
     assert report.compiled == 3 and outputs(project) == clean
 
 
+def test_outputs_that_cannot_be_written_fail_alone(project: Path) -> None:
+    (project / "taken").write_text("")
+    long, inside = f"{'x' * 300}.stc", "taken/x.stc"
+    (project / "stc.toml").write_text(MANIFEST + "".join(
+        f'[[targets]]\nsource = "flag.schema.json"\noutput = "{name}"\n' for name in (long, inside)))
+    report = run(project)
+    assert sorted(report.names("failed")) == [inside, long] and len(report.names("built")) == 3
+    for outcome in report.outcomes:
+        if outcome.error is not None:
+            assert outcome.error["hint"] and outcome.error["message"].startswith(str(project)), outcome.error
+
+
+def test_the_cache_removes_its_own_only(project: Path) -> None:
+    """A cache in a folder that holds other things, with names like its own."""
+    (project / "stc.toml").write_text('cache = "."\n' + MANIFEST)
+    kept = [project / "entries" / "ab" / "notes.txt", project / "entries" / "ab" / ".notes.tmp", project / "vocabularies" / ".x.tmp"]
+    for path in kept:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("mine")
+    stale, unfinished = project / "entries" / "ab" / ("ab" * 32), project / "entries" / "ab" / f".{'ab' * 32}.0123456789abcdef.tmp"
+    stale.write_text("{}")
+    unfinished.write_text("")
+    assert run(project, prune=True).compiled == 3
+    assert all(path.exists() for path in kept) and not stale.exists() and not unfinished.exists()
+    assert run(project).compiled == 0
+
+
 def test_no_cache_and_prune(project: Path) -> None:
     run(project)
     assert run(project, use_cache=False).compiled == 3
@@ -313,6 +340,13 @@ def test_reports_are_written_where_asked(project: Path) -> None:
     assert {"name", "status", "bytes", "states", "forced_share", "sha256", "warnings", "unenforced"} <= found["targets"][0].keys()
     summary = (project / "reports" / "build.md").read_text()
     assert "### stcc build: passed" in summary and "| out/a\\|b\\_\\*.stc | built |" in summary
+
+
+def test_reports_replace_no_input(project: Path) -> None:
+    before = traces(project)
+    for flag, file in (("--report", "stc.toml"), ("--summary", "person.schema.json"), ("--report", "out/flag.stc")):
+        assert command(project, flag, str(project / file), code=1)["error"] == "SourceError"
+    assert traces(project) == before
 
 
 def test_the_summary_tells_how_sizes_changed(project: Path) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from stcc.compiler.building.budgets import Budgets
 from stcc.compiler.building.manifest import Manifest, find_manifest, read_manifest
 from stcc.compiler.errors import SourceError
+from stcc.runtime.cli import main
 
 
 @pytest.fixture
@@ -110,10 +113,27 @@ def test_a_pyproject_without_a_table_is_no_manifest(folder: Path) -> None:
     ('[[targets]]\nsource = "base.json"\n[targets.budgets]\nmin_forced_share = 40', "targets[0].budgets.min_forced_share", "a share"),
     ('[[targets]]\nsource = "base.json"\nvocabularies = "gone.stv"', "targets[0].vocabularies", "no file gone.stv"),
     ('[[targets]]\nsource = ["base.json", "schemas/deep/b.json"]\noutput = "o"\n[[targets]]\nsource = "base.json"\noutput = "o"',
-     "targets", "both built to o/base.stc"),
+     "targets", "both written to o/base.stc"),
     ('[schemas]\nu = "gone.json"\n[[targets]]\nsource = "base.json"', "schemas.u", "no file gone.json"),
+    ('[schemas]\nu = "schemas"\n[[targets]]\nsource = "base.json"', "schemas.u", "schemas is not a file"),
+    ('[[targets]]\nsource = "**a/*.json"', "targets[0].source", "a whole part of a path"),
+    ('[[targets]]\nsource = "schemas/**.json"', "targets[0].source", "a whole part of a path"),
+    ('[[targets]]\nsource = "/schemas/*.json"', "targets[0].source", "is absolute"),
+    ('[[targets]]\nsource = "*.json"\nexclude = "/a/*"', "targets[0].exclude", "is absolute"),
+    ('[[targets]]\nsource = "a\\u0000*.json"', "targets[0].source", "no NUL"),
+    ('output = "a\\u0000"\n[[targets]]\nsource = "base.json"', "output", "no NUL"),
+    ('cache = "a\\u0000"\n[[targets]]\nsource = "base.json"', "cache", "no NUL"),
+    ('report = "base.json"\n[[targets]]\nsource = "base.json"', "report", "base.json is read by this build"),
+    ('summary = "stc.toml"\n[[targets]]\nsource = "base.json"', "summary", "stc.toml is read by this build"),
+    ('report = "base.stc"\n[[targets]]\nsource = "base.json"', "report", "both written to base.stc"),
+    ('report = "x"\nsummary = "./x"\n[[targets]]\nsource = "base.json"', "summary", "the report and the summary are both written to x"),
+    ('[[targets]]\nsource = "base.json"\noutput = "a.stc"\n[[targets]]\nsource = "zip.regex"\noutput = "link/a.stc"', "targets",
+     "zip.regex are both written to link/a.stc"),
+    ('[[targets]]\nsource = "none.openapi.json"', "targets[0].source", "has no operations"),
 ])
 def test_mistakes_are_named(folder: Path, text: str, pointer: str, message: str) -> None:
+    (folder / "none.openapi.json").write_text('{"openapi": "3.1.0", "paths": {}}')
+    (folder / "link").symlink_to(folder)
     error = refused(folder, text)
     assert error.pointer == pointer and message in str(error)
 
@@ -122,6 +142,35 @@ def test_an_output_is_no_input(folder: Path) -> None:
     (folder / "a.stc").write_text("[0-9]")
     error = refused(folder, '[[targets]]\nsource = "a.stc"\nkind = "regex"\noutput = "a.stc"')
     assert "is read by this build" in error.message
+
+
+def test_an_output_is_not_the_manifest(folder: Path) -> None:
+    error = refused(folder, '[[targets]]\nsource = "base.json"\noutput = "m.stc"', "m.stc")
+    assert error.message == "m.stc is read by this build"
+
+
+def test_what_is_read_is_a_file_that_stays(folder: Path) -> None:
+    """A pipe would be waited for, and would be empty the second time."""
+    os.mkfifo(folder / "pipe.json")
+    for text in ('[[targets]]\nsource = "pipe.json"', '[schemas]\nu = "pipe.json"\n[[targets]]\nsource = "base.json"',
+                 'vocabularies = "pipe.json"\n[[targets]]\nsource = "base.json"'):
+        assert "pipe.json is not a file" in refused(folder, text).message
+
+
+def test_names_are_text(folder: Path) -> None:
+    try:
+        (folder / os.fsdecode(b"schemas/\xff.json")).write_text("{}")
+    except OSError:
+        pytest.skip("this file system refuses such names")
+    assert "\\xff.json' is not UTF-8 text" in refused(folder, '[[targets]]\nsource = "schemas/*.json"').message
+
+
+@pytest.mark.parametrize("text", ["tool = 3", "[tool]\nstcc = 3"])
+def test_a_pyproject_that_is_none(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused(folder, text, "pyproject.toml")
+    monkeypatch.chdir(folder)
+    result = CliRunner().invoke(main, ["build"])
+    assert result.exit_code == 1 and "it is not a table" in result.output
 
 
 def test_budgets_say_what_is_exceeded() -> None:

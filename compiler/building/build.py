@@ -8,6 +8,7 @@ again ends with the same bytes. Cost of a build that finds nothing to do: hashin
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import time
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from stcc.compiler.building.changes import language_change
 from stcc.compiler.building.inputs import Inputs, file_digest
 from stcc.compiler.building.lock import held
 from stcc.compiler.building.manifest import Manifest, Target
-from stcc.compiler.building.work import Job
+from stcc.compiler.building.work import Job, plain_error
 from stcc.compiler.building.workers import run_all
 from stcc.compiler.errors import CompileError
 from stcc.formats import FormatError
@@ -128,7 +129,7 @@ def _plan(manifest: Manifest, cache: Cache, use_cache: bool) -> list[_Planned]:
         except CompileError as error:
             _fail(item.outcome, error.to_dict())
         except (OSError, FormatError) as error:
-            _fail(item.outcome, _plain(error))
+            _fail(item.outcome, plain_error(error))
         planned.append(item)
     return planned
 
@@ -168,7 +169,11 @@ def _settle(item: _Planned, cache: Cache, check: bool) -> None:
         _fail(outcome, item.record["error"])
         return
     outcome.record = item.record
-    outcome.before = target.output.stat().st_size if target.output.is_file() else None
+    try:
+        outcome.before = target.output.stat().st_size if target.output.is_file() else None
+    except OSError as error:  # it lies where this user may not look
+        _fail(outcome, plain_error(error))
+        return
     exceeded = target.budgets.exceeded(item.record)
     if exceeded:
         _fail(outcome, {"error": "BudgetExceeded", "message": "; ".join(exceeded), "hint": "make the source smaller, or raise its budgets"})
@@ -192,14 +197,15 @@ def _replace(job: Job, cache: Cache, outcome: Outcome, check: bool) -> None:
             output.parent.mkdir(parents=True, exist_ok=True)
             write_atomic(output, data)
     except OSError as error:
-        _fail(outcome, _plain(error))
+        _fail(outcome, plain_error(error))
 
 
 def _sweep_outputs(manifest: Manifest) -> None:
     """Remove what a killed build left unfinished beside the outputs."""
     for target in manifest.targets:
-        for path in target.output.parent.glob(f".{glob.escape(target.output.name)}.*.tmp"):
-            path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # a folder that cannot be read, or written: the target says so itself
+            for path in target.output.parent.glob(f".{glob.escape(target.output.name)}.*.tmp"):
+                path.unlink(missing_ok=True)
 
 
 def _digest_of(path: Path) -> str:
@@ -212,7 +218,3 @@ def _digest_of(path: Path) -> str:
 
 def _fail(outcome: Outcome, error: dict[str, Any]) -> None:
     outcome.status, outcome.error = FAILED, error
-
-
-def _plain(error: Exception) -> dict[str, Any]:
-    return {"error": type(error).__name__, "message": str(error), "hint": str(getattr(error, "hint", ""))}

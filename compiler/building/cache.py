@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,11 @@ from stcc.formats.container import write_atomic
 
 Record = dict[str, Any]
 """Facts of one artifact (see ``work.facts``), or ``{"error": ...}``."""
+
+
+_KEY = re.compile(r"[0-9a-f]{64}")
+_UNFINISHED = re.compile(r"\.[0-9a-f]{64}(?:\.stv)?\.[0-9a-f]+\.tmp")
+"""Names of what the cache writes: nothing else is removed from its folder, whatever else lies there."""
 
 
 class Cache:
@@ -63,13 +69,14 @@ class Cache:
 
     def sweep(self) -> None:
         """Remove what killed builds left unfinished. Only for the holder of the lock."""
-        for path in (*self.folder.glob("entries/*/.*.tmp"), *self.folder.glob("vocabularies/.*.tmp")):
-            path.unlink(missing_ok=True)
+        for path in (*self.folder.glob("entries/??/.*.tmp"), *self.folder.glob("vocabularies/.*.tmp")):
+            if _UNFINISHED.fullmatch(path.name):
+                path.unlink(missing_ok=True)
 
     def prune(self, keys: Iterable[str]) -> int:
         """Remove all entries but ``keys``; how many those were. Only for the holder of the lock."""
         kept = set(keys)
-        dropped = [path for path in self.folder.glob("entries/*/*") if path.name not in kept]
+        dropped = [path for path in self.folder.glob("entries/??/*") if _KEY.fullmatch(path.name) and path.name not in kept]
         for path in dropped:
             path.unlink(missing_ok=True)
         return len(dropped)

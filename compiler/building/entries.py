@@ -56,11 +56,17 @@ def list_entries(table: Table, folder: Path) -> list[Entry]:
     return _files(table, patterns or [], kind, folder)
 
 
-def existing(table: Table, folder: Path, key: str, text: str) -> Path:
-    """The file or folder called ``text``; SourceError, naming ``key``, if there is none."""
+def existing(table: Table, folder: Path, key: str, text: str, *, folders: bool = False) -> Path:
+    """The file called ``text``, or the folder where ``folders`` allows one; SourceError, naming ``key``, if there is none.
+
+    A pipe or a device is no file: what is read from it would not be there again.
+    """
     path = Path(os.path.normpath(folder / text))
     if not path.exists():
         raise table.error(key, f"there is no file {text}", "paths are relative to the manifest")
+    if not path.is_file() and not (folders and path.is_dir()):
+        hint = f'to take what is in a folder, write "{text}/*.schema.json"' if key == "source" else "give the path of a file"
+        raise table.error(key, f"{text} is not a file", hint)
     return path
 
 
@@ -96,6 +102,8 @@ def _operations(table: Table, entry: Entry) -> list[Entry]:
         operations = list_operations(read_source(entry.source))
     except CompileError as error:
         raise table.error("source", f"{entry.source.name}: {error.pointer}: {error.message}", error.hint) from None
+    if not operations:
+        raise table.error("source", f"{entry.source.name} has no operations", "list its paths and their methods, or leave the document out")
     for pattern in (*wanted, *left_out):
         if not any(fnmatchcase(operation.name, pattern) for operation in operations):
             raise table.error("operations", f"no operation is called {pattern}", f"see stcc compile --list-operations {entry.source.name}")
@@ -117,21 +125,42 @@ def _selections(operation: Operation, parts: list[str]) -> list[Selection]:
 
 def _sources(table: Table, patterns: list[str], excluded: list[str], folder: Path) -> list[tuple[Path, str]]:
     """Source files, and the path of each below the fixed part of its pattern."""
+    for pattern in excluded:
+        _check_pattern(table, "exclude", pattern)
     dropped = {path for pattern in excluded for path in folder.glob(pattern)}
     found: dict[Path, str] = {}
     for pattern in patterns:
-        if Path(pattern).is_absolute() or not _is_pattern(pattern):
+        if not _is_pattern(pattern):
             path = existing(table, folder, "source", pattern)
-            if not path.is_file():
-                raise table.error("source", f"{pattern} is not a file", f'to take what is in a folder, write "{pattern}/*.schema.json"')
             found[path] = path.name
             continue
+        _check_pattern(table, "source", pattern)
         fixed = folder.joinpath(*_fixed_part(pattern))
         matched = [path for path in folder.glob(pattern) if path.is_file() and path not in dropped]
         if not matched:
             raise table.error("source", f"no file matches {pattern}", "patterns are relative to the manifest; ** takes folders")
         found.update((Path(os.path.normpath(path)), path.relative_to(fixed).as_posix()) for path in matched)
+    for path in found:
+        _check_name(table, path)
     return sorted(found.items())
+
+
+def _check_pattern(table: Table, key: str, pattern: str) -> None:
+    """SourceError for a pattern that the versions of Python read in different ways, or refuse."""
+    if Path(pattern).is_absolute():
+        raise table.error(key, f"the pattern {pattern} is absolute", "patterns are relative to the manifest")
+    if any("**" in part and part != "**" for part in pattern.split("/")):
+        raise table.error(key, f"{pattern}: ** stands for folders and is a whole part of a path", "write **/*.schema.json")
+    if "\0" in pattern:
+        raise table.error(key, f"{pattern}: a path has no NUL", "take it out")
+
+
+def _check_name(table: Table, path: Path) -> None:
+    """SourceError for a name that is not UTF-8: artifacts and reports could not hold it."""
+    try:
+        path.name.encode("utf-8")
+    except UnicodeEncodeError:
+        raise table.error("source", f"the name {os.fsencode(path.name)!r} is not UTF-8 text", "rename the file") from None
 
 
 def _stem(source: Path, inner: str) -> str:

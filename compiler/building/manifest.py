@@ -10,8 +10,8 @@
     source = "schemas/*.schema.json"         # a file, a pattern, or a list of both
 
 In: a file. Out: a ``Manifest`` of ``Target`` values, one for each source file, sorted by output, with all defaults applied. Afterwards no
-two targets share an output, no output is an input, and every key of the file was understood. Nothing is compiled. Paths are relative to
-the manifest's folder. Cost: one listing of each pattern.
+two targets share an output, nothing that is written is an input, and every key of the file was understood. Nothing is compiled. Paths are
+relative to the manifest's folder. Cost: one listing of each pattern.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def find_manifest(folder: Path) -> Path:
     for place in (folder, *folder.resolve().parents):
         for name in NAMES:
             file = place / name
-            if file.is_file() and (name != "pyproject.toml" or "stcc" in _parsed(file).get("tool", {})):
+            if file.is_file() and (name != "pyproject.toml" or "stcc" in _tools(_parsed(file), file).values):
                 return file
     raise SourceError("there is no manifest here or above", source=os.fspath(folder),
                       hint="write a stc.toml with [[targets]], or a [tool.stcc] table in pyproject.toml")
@@ -116,18 +116,18 @@ def read_manifest(file: Path) -> Manifest:
     document = _parsed(file)
     source = os.fspath(file)
     if file.name == "pyproject.toml":
-        tool = document.get("tool", {})
-        if "stcc" not in tool:
+        tools = _tools(document, file)
+        if "stcc" not in tools.values:
             raise SourceError("it has no [tool.stcc] table", source=source, hint="add one, or name a stc.toml")
-        root = Table(Table(tool, source, "tool").get("stcc", dict), source, "tool.stcc")
+        root = tools.table("stcc")
     else:
         root = Table(document, source)
     reader = _Reader(root, file.parent)
     targets = sorted(reader.targets(), key=lambda target: target.name)
-    manifest = Manifest(file, tuple(targets), reader.path(root.get("cache", str, ".stcc-cache")), reader.optional_path("report"),
+    manifest = Manifest(file, tuple(targets), reader.optional_path("cache") or reader.path(".stcc-cache"), reader.optional_path("report"),
                         reader.optional_path("summary"))
     root.finish()
-    _refuse_clashes(manifest)
+    verify_paths(manifest)
     return manifest
 
 
@@ -138,12 +138,17 @@ def _parsed(file: Path) -> dict[str, Any]:
         raise SourceError(f"it is not TOML: {error}", source=os.fspath(file), hint="correct its syntax") from None
 
 
+def _tools(document: dict[str, Any], file: Path) -> Table:
+    """The table ``tool`` of a pyproject.toml."""
+    return Table(document, os.fspath(file)).table("tool")
+
+
 class _Reader:
     """Targets of a root table; values that a target leaves out come from the root."""
 
     def __init__(self, root: Table, folder: Path) -> None:
         self.root, self.folder = root, folder
-        self.output = root.get("output", str, ".")
+        self.output = root.path("output") or "."
         self.options = _option_values(root.table("options"))
         self.budgets = Budgets.read(root.table("budgets"), Budgets())
         self.vocabularies = root.strings("vocabularies") or []
@@ -153,7 +158,7 @@ class _Reader:
         return Path(os.path.normpath(self.folder / text))
 
     def optional_path(self, key: str) -> Path | None:
-        text = self.root.get(key, str)
+        text = self.root.path(key)
         return None if text is None else self.path(text)
 
     def targets(self) -> list[Target]:
@@ -172,9 +177,9 @@ class _Reader:
         budgets = Budgets.read(table.table("budgets"), self.budgets)
         listed = table.strings("vocabularies")
         chosen = self.vocabularies if listed is None else listed
-        vocabularies = tuple(existing(table, self.folder, "vocabularies", text) for text in chosen)
+        vocabularies = tuple(existing(table, self.folder, "vocabularies", text, folders=True) for text in chosen)
         documents = {**self.documents, **self._documents(table)}
-        output = table.get("output", str)
+        output = table.path("output")
         table.finish()
         found, used = [], set()
         for entry in entries:
@@ -228,18 +233,31 @@ def _options(table: Table, kind: str, shared: dict[str, Any], own: dict[str, Any
         raise table.error("options", error.message, error.hint or "see stcc compile --help") from None
 
 
-def _refuse_clashes(manifest: Manifest) -> None:
-    """Two targets with one output, or an output that is read."""
-    source = os.fspath(manifest.file)
-    read = {path for target in manifest.targets for path in (*target.files, *target.vocabularies)}
-    taken: dict[Path, Target] = {}
+def verify_paths(manifest: Manifest) -> None:
+    """Nothing that is written is read by the build, or written twice. Links are followed.
+
+    Raises:
+        SourceError: two targets have one output; an output, the report or the summary is an input, the manifest, or another of them.
+    """
+    paths = {manifest.file, *(path for target in manifest.targets for path in (*target.files, *target.vocabularies))}
+    read = {os.path.realpath(path) for path in paths}
+    taken: dict[str, str] = {}
     for target in manifest.targets:
-        other = taken.setdefault(target.output, target)
-        if other is not target:
-            raise SourceError(f"{other.source.name} and {target.source.name} are both built to {target.name}", source=source,
-                              pointer="targets", hint="give one an output of its own")
-        if target.output in read:
-            raise SourceError(f"{target.name} is read by this build", source=source, pointer="targets", hint="give another output")
+        _take(manifest, target.output, "targets", target.source.name, target.name, read, taken)
+    for key, path in (("report", manifest.report), ("summary", manifest.summary)):
+        if path is not None and (path.is_file() or not path.exists()):  # several may go to a device or a pipe
+            _take(manifest, path, key, f"the {key}", path.name, read, taken)
+
+
+def _take(manifest: Manifest, path: Path, pointer: str, what: str, name: str, read: set[str], taken: dict[str, str]) -> None:
+    """Note that ``what`` is written to ``path``. SourceError if something else is, or if it is read."""
+    real, source = os.path.realpath(path), os.fspath(manifest.file)
+    if real in taken:
+        raise SourceError(f"{taken[real]} and {what} are both written to {name}", source=source, pointer=pointer,
+                          hint="give one an output of its own")
+    if real in read:
+        raise SourceError(f"{name} is read by this build", source=source, pointer=pointer, hint="give another output")
+    taken[real] = what
 
 
 def with_documents(target: Target) -> Options:

@@ -49,7 +49,7 @@ def error_line(outcome: Outcome) -> str:
     """Why a target failed, on one line."""
     error = outcome.error or {}
     place = " ".join(filter(None, (error.get("pointer", ""), error.get("keyword", ""))))
-    text = ": ".join(filter(None, (place, error.get("message", ""))))
+    text = ": ".join(filter(None, (error.get("file", ""), error.get("place", ""), place, error.get("message", ""))))
     return f"{text} ({error['hint']})" if error.get("hint") else text
 
 

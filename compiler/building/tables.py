@@ -39,6 +39,13 @@ class Table:
             raise self.error(key, f"it is not {_TYPE_NAMES[kind]}", f"write {_EXAMPLES[kind]}")
         return value
 
+    def path(self, key: str) -> str | None:
+        """A path; None where it is left out. SourceError where it cannot be one."""
+        text: str | None = self.get(key, str)
+        if text is not None and "\0" in text:
+            raise self.error(key, "a path has no NUL", "take it out")
+        return text
+
     def strings(self, key: str) -> list[str] | None:
         """A string or a list of strings as a list; None where it is left out."""
         self._known.append(key)

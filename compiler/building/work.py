@@ -19,6 +19,7 @@ from stcc.compiler.building.manifest import Target, with_documents
 from stcc.compiler.errors import BudgetError, CompileError, SourceError
 from stcc.compiler.sources import compile_source
 from stcc.formats import Artifact, FormatError
+from stcc.formats.errors import system_error
 from stcc.formats.summary import summarize
 
 _NOT_FACTS = ("name",)
@@ -65,8 +66,16 @@ def run_job(job: Job) -> Record:
         record = {"error": error.to_dict()}
         cache.store(job.key, record)
     except (OSError, FormatError) as error:
-        record = {"error": {"error": type(error).__name__, "message": str(error), "hint": ""}}
+        record = {"error": plain_error(error)}
     return {**record, "seconds": round(time.perf_counter() - started, 3)}
+
+
+def plain_error(error: OSError | FormatError) -> dict[str, Any]:
+    """An error of a file as plain data: ``error``, ``message`` and ``hint``, and what else its type knows."""
+    if isinstance(error, FormatError):
+        return dict(error.to_dict())
+    message, hint = system_error(error)
+    return {"error": type(error).__name__, "message": message, "hint": hint}
 
 
 class _ChangedError(SourceError):

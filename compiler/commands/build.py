@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import click
 from rich.console import Console
 
 from stcc.compiler.building.build import BUILT, FAILED, FRESH, STALE, Outcome, Report, build
-from stcc.compiler.building.manifest import find_manifest, read_manifest
+from stcc.compiler.building.manifest import find_manifest, read_manifest, verify_paths
 from stcc.compiler.building.report import error_line, markdown, report_data, totals
 from stcc.compiler.building.workers import default_jobs
 from stcc.formats.container import write_atomic
@@ -42,13 +43,16 @@ def build_command(
     """
     console: Console = ctx.obj
     what = read_manifest(manifest or find_manifest(Path.cwd()))
+    if report_file is not None or summary_file is not None:
+        what = replace(what, report=report_file or what.report, summary=summary_file or what.summary)
+        verify_paths(what)
     with console.status("reading what is to be built") as status:
         def progress(line: str) -> None:
             status.update(printable(line))
 
         found = build(what, check=check, processes=jobs or default_jobs(), use_cache=not no_cache, prune=prune, progress=progress)
-    _write(report_file or what.report, lambda: json.dumps(report_data(found), indent=1) + "\n")
-    _write(summary_file or what.summary, lambda: markdown(found))
+    _write(what.report, lambda: json.dumps(report_data(found), indent=1) + "\n")
+    _write(what.summary, lambda: markdown(found))
     if as_json:
         click.echo(json.dumps(report_data(found)))
     else:
