@@ -34,6 +34,8 @@ KINDS = ("json_schema", "regex", "tools", "policy", "openapi", "gbnf", "lark")
 """The kinds of source that this version compiles."""
 ABOUT_JSON = ("json_schema", "tools", "openapi")
 """The kinds in which schemas occur, so that options about JSON mean something."""
+DIALECTS = {"json_schema": ("outlines",), "regex": ("python", "ecma")}
+"""The dialects that sources of a kind may be read in."""
 ENDINGS = {".tools.json": "tools", ".openapi.json": "openapi", ".openapi.yaml": "openapi", ".openapi.yml": "openapi",
            ".schema.json": "json_schema", ".json": "json_schema", ".regex": "regex", ".policy.yaml": "policy", ".policy.yml": "policy",
            ".gbnf": "gbnf", ".lark": "lark"}

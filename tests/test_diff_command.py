@@ -83,6 +83,25 @@ def test_options_are_those_of_compile(folder: Path) -> None:
     assert found["relation"] == "wider" and json.loads(found["only_new"]) == {"age": 0}
 
 
+@pytest.mark.parametrize(("files", "flags", "message"), [
+    (("old.stc", "old.stc"), ("--closed",), "--closed is for sources"), (("old.stc", "old.stc"), ("--dialect", "ecma"), "--dialect is for"),
+    (("old.stc", "old.stc"), ("--max-states", "9"), "--max-states is for sources"),
+    (("a.regex", "b.regex"), ("--whitespace", "spaced"), "means nothing for a pattern"),
+    (("a.regex", "old.stc"), ("--formats", "annotate"), "means nothing for a pattern"),
+    (("old.schema.json", "new.schema.json"), ("--dialect", "ecma"), "ecma is not a dialect of json_schema"),
+])
+def test_flags_that_would_change_nothing_are_refused(folder: Path, files: tuple[str, str], flags: tuple[str, ...], message: str) -> None:
+    compile_json_schema(OLD).save(folder / "old.stc")
+    assert message in run(folder, *files, *flags, code=2).output
+
+
+def test_flags_that_mean_something_to_one_side_are_taken(folder: Path) -> None:
+    compile_json_schema(OLD).save(folder / "old.stc")
+    assert reported(folder, "old.stc", "old.schema.json", "--closed")["relation"] == "equal"
+    assert reported(folder, "a.regex", "old.schema.json", "--whitespace", "spaced", "--dialect", "ecma")["relation"] == "incomparable"
+    assert reported(folder, "old.stc", "old.stc", "--time-limit", "5")["relation"] == "equal"
+
+
 def test_patterns_have_offsets_only(folder: Path) -> None:
     found = reported(folder, "b.regex", "a.regex")
     assert (found["relation"], found["only_old"], found["places"]) == ("narrower", "", {"only_old": {"offset": 0}})

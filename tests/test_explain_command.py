@@ -115,6 +115,25 @@ TOOLS = {"format": "qwen3", "tools": [
     {"type": "function", "function": {"name": "wait", "parameters": {"type": "object"}}}]}
 
 
+@pytest.mark.parametrize("arguments", [("explain", "--html"), ("inspect", "--graph")])
+def test_what_is_written_replaces_nothing_that_is_read(tmp_path: Path, arguments: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Said before the work, as that a folder is not there."""
+    def explain_file(*_: object) -> None:
+        raise AssertionError("not reached")
+
+    command, flag = arguments
+    monkeypatch.setattr(f"stcc.runtime.commands.{command}.explain_file", explain_file)
+    source = tmp_path / "a.schema.json"
+    source.write_text('{"type": "boolean"}')
+    (tmp_path / "link").symlink_to(source)
+    for target in (source, tmp_path / "link"):
+        result = CliRunner().invoke(main, [command, str(source), flag, str(target)])
+        assert result.exit_code == 2 and "is read by this command" in result.output.replace("\n", " ")
+    result = CliRunner().invoke(main, [command, str(source), flag, str(tmp_path / "none" / "x")])
+    assert result.exit_code == 1 and "none: No such file or directory" in result.output
+    assert source.read_text() == '{"type": "boolean"}'
+
+
 def test_tools_are_explained_one_by_one(tmp_path: Path) -> None:
     """As the set has them: no members but those that a tool names."""
     (tmp_path / "few.tools.json").write_text(json.dumps(TOOLS))

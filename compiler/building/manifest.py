@@ -28,7 +28,7 @@ from stcc.compiler.building.entries import Entry, existing, list_entries
 from stcc.compiler.building.tables import Table
 from stcc.compiler.errors import SourceError
 from stcc.compiler.options import Options
-from stcc.compiler.sources import ABOUT_JSON, Selection, read_source
+from stcc.compiler.sources import ABOUT_JSON, DIALECTS, Selection, read_source
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -39,7 +39,6 @@ NAMES = ("stc.toml", "pyproject.toml")
 """What a manifest may be called, in the order in which a folder is searched."""
 _LIMITS = {"max_states": int, "max_depth": int, "time_limit": float}
 _ABOUT_JSON = ("whitespace", "additional_properties", "property_order", "formats", "unenforced")
-_DIALECTS = {"json_schema": ("outlines",), "regex": ("python", "ecma")}
 
 
 @dataclass(frozen=True)
@@ -213,14 +212,14 @@ def _option_values(table: Table) -> dict[str, Any]:
 def _meaning_something(kind: str) -> set[str]:
     """The options that shape what sources of ``kind`` compile to."""
     about_json = _ABOUT_JSON if kind in ABOUT_JSON else ()
-    return {*_LIMITS, *about_json, *(("dialect",) if kind in _DIALECTS else ())}
+    return {*_LIMITS, *about_json, *(("dialect",) if kind in DIALECTS else ())}
 
 
 def _options(table: Table, kind: str, shared: dict[str, Any], own: dict[str, Any]) -> Options:
     """The options of one source; those of the whole manifest apply where they mean something."""
     used = _meaning_something(kind)
     values = {name: value for name, value in {**shared, **own}.items() if name in used}
-    known = _DIALECTS.get(kind, ())
+    known = DIALECTS.get(kind, ())
     if values.get("dialect", "") not in ("", *known):
         if "dialect" in own:
             raise table.error("options.dialect", f"{own['dialect']} is not a dialect of {kind}", f"known are {', '.join(known)}")

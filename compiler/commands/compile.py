@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click.core import ParameterSource
 from rich.console import Console
 
-from stcc.compiler.commands.flags import option_flags, read_documents
+from stcc.compiler.commands.flags import given_flags, option_flags, read_documents, refuse_idle_flags
 from stcc.compiler.commands.outputs import check_target, print_report, print_times
 from stcc.compiler.emit import StageReached, StageTrace, render
 from stcc.compiler.errors import CompileError
@@ -25,8 +24,6 @@ from stcc.formats import Artifact, Vocabulary
 from stcc.formats.container import write_atomic
 from stcc.formats.summary import printable, summarize
 
-_SCHEMA_FLAGS = ("whitespace", "closed", "property_order", "formats", "unenforced", "documents")
-_DIALECTS = {"json_schema": ("outlines",), "regex": ("python", "ecma")}
 _PART_FLAGS = ("part", "status", "media_type")
 
 
@@ -60,7 +57,7 @@ def compile_command(
     """Compile SOURCE (.schema.json, .json, .regex, .tools.json, .policy.yaml, an operation of .openapi.yaml), or a type, to a .stc file."""
     console: Console = ctx.obj
     given = _given(source, type_name, kind)
-    _refuse_idle_flags(ctx, given.kind, dialect)
+    _refuse_idle_flags(ctx, given.kind)
     if given.kind == "openapi":
         if list_operations:
             _print_operations(given.path, flags["max_depth"], as_json)
@@ -155,18 +152,10 @@ def _compile(
         return None
 
 
-def _refuse_idle_flags(ctx: click.Context, kind: str, dialect: str | None) -> None:
+def _refuse_idle_flags(ctx: click.Context, kind: str) -> None:
     """A flag that would change nothing is wrong usage: it is not ignored."""
-    known = _DIALECTS.get(kind, ())
-    if dialect is not None and dialect not in known:
-        listed = " and ".join(known) or "none"
-        raise click.BadParameter(f"{dialect} is not a dialect of {kind}, which has {listed}", param_hint="--dialect")
-    given = [parameter for parameter in ctx.command.params
-             if ctx.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE]
-    for parameter in given:
-        if parameter.name in _SCHEMA_FLAGS and kind not in ABOUT_JSON:
-            raise click.UsageError(f"{parameter.opts[0]} is about JSON Schemas and means nothing for a "
-                                   f"{'pattern' if kind == 'regex' else kind}")
+    refuse_idle_flags(ctx, [kind])
+    for parameter in given_flags(ctx):
         if parameter.name in ("operation", "list_operations", *_PART_FLAGS) and kind != "openapi":
             raise click.UsageError(f"{parameter.opts[0]} is about OpenAPI documents and means nothing for a {kind} source")
 

@@ -10,11 +10,12 @@ from typing import Any
 import click
 from rich.console import Console
 
-from stcc.compiler.commands.flags import option_flags, read_documents
+from stcc.compiler.commands.flags import option_flags, read_documents, refuse_idle_flags
 from stcc.compiler.comparison.comparison import Comparison, compare_machines
 from stcc.compiler.comparison.places import Change, Place, locate
-from stcc.compiler.comparison.sides import Side, open_side
+from stcc.compiler.comparison.sides import Side, is_compiled, open_side
 from stcc.compiler.options import Deadline, Options
+from stcc.compiler.sources import source_kind
 from stcc.formats.summary import printable
 
 _MEANINGS = {
@@ -43,6 +44,8 @@ def diff_command(
     Reports equal, wider, narrower or incomparable, with a shortest text of each alone. Exit code 0, or 1 where --require is not met.
     """
     console: Console = ctx.obj
+    kinds = list(dict.fromkeys(source_kind(path) for path in (old, new) if not is_compiled(path)))
+    refuse_idle_flags(ctx, kinds)
     options = Options(dialect=dialect or "", additional_properties="closed" if closed else "schema", schemas=read_documents(documents),
                       **flags)
     with console.status("compiling") as status:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from stcc.compiler.options import Options
-from stcc.compiler.sources import read_source
+from stcc.compiler.sources import ABOUT_JSON, DIALECTS, read_source
+
+_SCHEMA_FLAGS = ("whitespace", "closed", "property_order", "formats", "unenforced", "documents")
+_FLAGS = ("dialect", "max_states", "max_depth")
+"""Names of the parameters of ``option_flags``: those about schemas, and the others but ``time_limit``, which bounds other work, too."""
 
 
 def option_flags(command: Any) -> Any:
@@ -32,6 +38,32 @@ def option_flags(command: Any) -> Any:
     )):
         command = flag(command)
     return command
+
+
+def given_flags(ctx: click.Context) -> list[click.Parameter]:
+    """The flags and arguments that were written on the command line."""
+    return [parameter for parameter in ctx.command.params
+            if ctx.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE]
+
+
+def refuse_idle_flags(ctx: click.Context, kinds: Sequence[str]) -> None:
+    """A flag of ``option_flags`` that would change nothing is wrong usage: it is not ignored.
+
+    Args:
+        ctx: of the command.
+        kinds: of the sources that it was given; none where all that it was given is compiled already.
+    """
+    known = [dialect for kind in kinds for dialect in DIALECTS.get(kind, ())]
+    for parameter in given_flags(ctx):
+        flag = parameter.opts[0]
+        if parameter.name in (*_SCHEMA_FLAGS, *_FLAGS) and not kinds:
+            raise click.UsageError(f"{flag} is for sources, and means nothing for what is compiled already")
+        if parameter.name == "dialect" and ctx.params["dialect"] not in known:
+            raise click.BadParameter(f"{ctx.params['dialect']} is not a dialect of {' or '.join(kinds)}, which has "
+                                     f"{' and '.join(known) or 'none'}", param_hint=flag)
+        if parameter.name in _SCHEMA_FLAGS and not set(kinds) & set(ABOUT_JSON):
+            named = " or ".join("pattern" if kind == "regex" else kind for kind in kinds)
+            raise click.UsageError(f"{flag} is about JSON Schemas and means nothing for a {named}")
 
 
 def read_documents(pairs: tuple[str, ...]) -> dict[str, Any]:

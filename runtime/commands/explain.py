@@ -15,6 +15,7 @@ from stcc.formats import Vocabulary
 from stcc.formats.container import write_atomic
 from stcc.formats.summary import printable
 from stcc.runtime.commands.explain_tokens import FieldBlocks, need_after, shortest_output
+from stcc.runtime.commands.targets import check_target
 from stcc.runtime.drawing import draw_machine
 from stcc.runtime.grammar import Grammar
 from stcc.runtime.load import load
@@ -42,6 +43,8 @@ def explain_command(console: Console, file: Path, pack: Path | None, page: Path 
     given = {name: value for name, value in options.items() if value is not None}
     if given and is_artifact(file):
         raise click.UsageError("--whitespace, --closed and --unenforced are for sources; a .stc is compiled already")
+    if page is not None:
+        check_target(page, "--html", file, pack)
     with console.status(f"explaining {printable(file.name)}"):
         explanation = explain_file(file, given or None)
         vocabulary = Vocabulary.load(pack) if pack is not None else None

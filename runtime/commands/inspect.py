@@ -20,6 +20,7 @@ from stcc.formats.machine import Machine, end_states
 from stcc.formats.summary import note_lines, printable, summarize
 from stcc.runtime.byte_needs import ByteNeeds
 from stcc.runtime.commands.policy_report import policy_report, policy_rows, show_classes
+from stcc.runtime.commands.targets import check_target
 from stcc.runtime.drawing import draw_machine
 from stcc.runtime.seam import compile_file, drawing_parts, explain_file, is_artifact
 from stcc.runtime.stack import Stacks
@@ -34,6 +35,8 @@ _UNITS = ("bytes", "KiB", "MiB", "GiB")
 @click.pass_obj
 def inspect_command(console: Console, file: Path, graph: Path | None, as_json: bool) -> None:
     """Show what FILE holds: a .stc, a .stv, or a source (compiled in memory)."""
+    if graph is not None:
+        check_target(graph, "--graph", file)
     if file.name.endswith(".stv"):
         if graph is not None:
             raise click.UsageError("--graph draws the machine of a .stc or of a source; a .stv has none")
