@@ -18,7 +18,7 @@ from stcc.compiler.frontends.openapi import PARTS
 from stcc.compiler.frontends.openapi import list_operations as operations_of
 from stcc.compiler.options import Options
 from stcc.compiler.pipeline import STAGES, Trace
-from stcc.compiler.sources import ABOUT_JSON, ENDINGS, KINDS, Selection, compile_source, read_source, source_kind, type_text
+from stcc.compiler.sources import ENDINGS, KINDS, Selection, compile_source, read_source, source_kind, type_text
 from stcc.compiler.vocabularies import vocabulary_from_tokenizer
 from stcc.formats import Artifact, Vocabulary
 from stcc.formats.container import write_atomic
