@@ -21,26 +21,30 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stcc.formats import binding_sections, machine_sections, policy_sections
+from stcc.formats import binding_sections, machine_sections
 from stcc.formats.binding import Binding
 from stcc.formats.binding_checks import verify_binding
 from stcc.formats.container import Buffer, Container, SectionData, memory_limit, open_read, pack, write_atomic
 from stcc.formats.errors import ContentError, HeaderError, LimitError, MagicError, VocabularyMismatch
 from stcc.formats.fingerprint import is_fingerprint
 from stcc.formats.machine import Machine, verify_machine
-from stcc.formats.policy import PolicyGraph, verify_policy
 from stcc.formats.sections import SectionReader
 from stcc.formats.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from stcc.formats.policy import PolicyGraph
 
 CONTENT = "stc"
 NOTES = "notes"
 MAX_NOTES = 1 << 20
 TAGS = "tags"
 """The option that lists, one a line, special tokens that the machine reads as text; see ``Artifact.spelled``."""
+_POLICY = "policy."
+"""What the names of a policy's sections begin with; their module is imported for artifacts that have some."""
 _BOUND_KEYS = {"actions", "fingerprint", "name", "size"}
 _META_KEYS = {"bindings", "compiler", "kind", "name", "options", "source_sha256", "start"}
 Note = Mapping[str, str]
@@ -119,9 +123,8 @@ class Artifact:
         broken = verify_machine(machine)
         if broken:
             raise ContentError("<new>", "machine", f"it does not hold that {broken[0]}")
-        unsound = verify_policy(policy) if policy is not None else []
-        if unsound:
-            raise ContentError("<new>", "policy", f"it does not hold that {unsound[0]}")
+        if policy is not None:
+            _refuse_unsound(policy)
         artifact = Artifact(kind, known, (), "<new>", machine, machine.start, {}, policy)
         for binding in bindings:
             artifact = artifact.with_binding(binding, (vocabulary_names or {}).get(binding.fingerprint, ""))
@@ -145,7 +148,11 @@ class Artifact:
         Raises:
             FormatError: its sections are missing or damaged, or what they say is not sound.
         """
-        return policy_sections.read_policy(self._policy) if isinstance(self._policy, SectionReader) else self._policy
+        if not isinstance(self._policy, SectionReader):
+            return self._policy
+        from stcc.formats.policy_sections import read_policy
+
+        return read_policy(self._policy)
 
     @property
     def portable(self) -> bool:
@@ -237,7 +244,9 @@ class Artifact:
         if known.warnings or known.unenforced:
             sections.append(_notes_section(known))
         if self.policy is not None:
-            sections += policy_sections.policy_sections(self.policy)
+            from stcc.formats.policy_sections import policy_sections
+
+            sections += policy_sections(self.policy)
         largest = 0
         for number, fingerprint in enumerate(self.fingerprints):
             binding = self.binding(fingerprint)
@@ -274,6 +283,14 @@ class Artifact:
         return _from_container(open_read(path))
 
 
+def _refuse_unsound(policy: PolicyGraph) -> None:
+    from stcc.formats.policy import verify_policy
+
+    broken = verify_policy(policy)
+    if broken:
+        raise ContentError("<new>", "policy", f"it does not hold that {broken[0]}")
+
+
 def _notes_section(known: Metadata) -> SectionData:
     notes = {"unenforced": [dict(note) for note in known.unenforced], "warnings": [dict(note) for note in known.warnings]}
     text = json.dumps(notes, sort_keys=True, separators=(",", ":")).encode()  # escapes keep lone surrogates
@@ -297,12 +314,16 @@ def _from_container(box: Container) -> Artifact:
     if any(left.fingerprint >= right.fingerprint for left, right in zip(bound, bound[1:], strict=False)):
         raise HeaderError(box.file, "header", "bindings have rising fingerprints")
     known = [machine_sections.PREFIX + name for name in machine_sections.NAMES] + [NOTES]
-    known += [policy_sections.PREFIX + name for name in policy_sections.NAMES]
+    policy = None
+    if any(name.startswith(_POLICY) for name in box.sections):
+        from stcc.formats.policy_sections import NAMES
+
+        known += [_POLICY + name for name in NAMES]
+        policy = SectionReader(box, _POLICY) if _POLICY + "about" in box.sections else None
     known += [binding_sections.prefix(number) + name for number in range(len(bound)) for name in binding_sections.NAMES]
     box.refuse_unknown(known)
     warnings, unenforced = _read_notes(box)
     metadata = Metadata(meta["name"], meta["source_sha256"], options, meta["compiler"], warnings, unenforced)
-    policy = SectionReader(box, policy_sections.PREFIX) if policy_sections.PREFIX + "about" in box.sections else None
     return Artifact(meta["kind"], metadata, bound, box.file, SectionReader(box, machine_sections.PREFIX), meta["start"], {}, policy)
 
 

@@ -15,15 +15,14 @@ few times ``memory_limit(size of the file)``.
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
-import secrets
 import struct
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgpack
@@ -380,18 +379,20 @@ def write_atomic(path: str | os.PathLike[str], data: bytes) -> None:
     Raises:
         OSError: ``path``, which it names, cannot be written; nothing is left behind.
     """
-    target = Path(os.path.realpath(path))
+    target = os.path.realpath(os.fspath(path))
     try:
-        if target.exists() and not target.is_file():
-            target.write_bytes(data)
+        if os.path.exists(target) and not os.path.isfile(target):
+            with open(target, "wb") as file:
+                file.write(data)
         else:
             _replace(target, data)
     except OSError as error:
         raise OSError(error.errno, error.strerror or str(error), os.fspath(path)) from error
 
 
-def _replace(target: Path, data: bytes) -> None:
-    passing = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
+def _replace(target: str, data: bytes) -> None:
+    folder, name = os.path.split(target)
+    passing = os.path.join(folder, f".{name}.{os.urandom(8).hex()}.tmp")
     try:
         with open(passing, "xb") as file:
             file.write(data)
@@ -399,5 +400,6 @@ def _replace(target: Path, data: bytes) -> None:
             os.fsync(file.fileno())
         os.replace(passing, target)
     except BaseException:
-        passing.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(passing)
         raise

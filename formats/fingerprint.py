@@ -6,7 +6,6 @@ tokenizer's name, its file and its merges do not change it.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -26,7 +25,9 @@ def vocabulary_fingerprint(token_offsets: npt.NDArray[Any], token_bytes: npt.NDA
 
     Cost: one pass over some 2 MB for 200,000 tokens.
     """
-    digest = hashlib.sha256(_DOMAIN)
+    from hashlib import sha256  # OpenSSL takes 2 ms to load, and only vocabularies need it
+
+    digest = sha256(_DOMAIN)
     digest.update(np.ascontiguousarray(token_offsets, "<i4").data)
     digest.update(np.ascontiguousarray(token_bytes, np.uint8).data)
     digest.update(np.array(sorted(stop_token_ids), "<i4").data)
@@ -35,7 +36,9 @@ def vocabulary_fingerprint(token_offsets: npt.NDArray[Any], token_bytes: npt.NDA
 
 def source_digest(source: bytes) -> str:
     """SHA-256 of a source text, hex."""
-    return hashlib.sha256(source).hexdigest()
+    from hashlib import sha256
+
+    return sha256(source).hexdigest()
 
 
 def is_fingerprint(value: object) -> bool:

@@ -8,14 +8,27 @@
 >>> apply_token_bitmask(logits, bitmask)                       # doctest: +SKIP
 """
 
+from typing import TYPE_CHECKING, Any
+
 from stcc.runtime.bitmask import allocate_token_bitmask, apply_token_bitmask
 from stcc.runtime.errors import BitmaskError, BudgetTooSmall, ConstraintError, RollbackError, TokenOutOfRange, VocabularyRequired
 from stcc.runtime.grammar import Grammar
 from stcc.runtime.load import load, open_artifact
 from stcc.runtime.matcher import Matcher
-from stcc.runtime.sampling import random_output
+
+if TYPE_CHECKING:
+    from stcc.runtime.sampling import random_output
 
 __all__ = [
     "BitmaskError", "BudgetTooSmall", "ConstraintError", "Grammar", "Matcher", "RollbackError", "TokenOutOfRange", "VocabularyRequired",
     "allocate_token_bitmask", "apply_token_bitmask", "load", "open_artifact", "random_output",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """``random_output``, imported when it is asked for: decoding needs none."""
+    if name == "random_output":
+        from stcc.runtime.sampling import random_output
+
+        return random_output
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -19,12 +19,12 @@ from stcc.runtime.masks import Masks
 from stcc.runtime.matcher import Matcher
 from stcc.runtime.stack import Configuration, Stacks
 from stcc.runtime.token_sets import token_sets
-from stcc.runtime.unique_matcher import UniqueMatcher, UniqueRules
 
 if TYPE_CHECKING:
     from stcc.formats import Artifact, Vocabulary
     from stcc.formats.binding import Binding
     from stcc.formats.machine import Machine
+    from stcc.runtime.unique_matcher import UniqueRules
 
 OPENING_TOKENS = 64
 """Tokens that may open an output whose transitions are made beforehand; JSON objects have some twenty."""
@@ -68,6 +68,8 @@ class Grammar:
     @cached_property
     def unique(self) -> UniqueRules:
         """What arrays whose items must differ need beside the machine."""
+        from stcc.runtime.unique_matcher import UniqueRules
+
         return UniqueRules(self)
 
     @cached_property
@@ -104,7 +106,11 @@ class Grammar:
             BudgetUnavailable: the grammar cannot keep a budget.
             VocabularyRequired: a budget or ``canonical`` was asked for, and the grammar has no vocabulary.
         """
-        return (UniqueMatcher if len(self.machine.unique) else Matcher)(self, max_tokens, canonical)
+        if not len(self.machine.unique):
+            return Matcher(self, max_tokens, canonical)
+        from stcc.runtime.unique_matcher import UniqueMatcher  # few grammars have such arrays: importing it takes 3 ms
+
+        return UniqueMatcher(self, max_tokens, canonical)
 
     def need(self) -> int:
         """Fewest tokens of a valid output, stop token not counted. VocabularyRequired without a vocabulary; BudgetUnavailable where

@@ -89,6 +89,38 @@ def test_the_installed_wheel_decodes_with_numpy_and_msgpack_alone(wheel: Path, t
     assert str(tmp_path / "lib") in found.stdout
 
 
+NOT_YET = ("hashlib", "secrets", "random", "pathlib", "urllib.parse", "ipaddress", "threading", "asyncio", "subprocess", "tempfile",
+           "stcc.compiler", "stcc.formats.policy", "stcc.formats.policy_sections", "stcc.runtime.sampling", "stcc.runtime.seam",
+           "stcc.runtime.unique_matcher", "stcc.runtime.unique_items", "stcc.runtime.json_values", "stcc.runtime.decoding",
+           "stcc.runtime.exact")
+"""What takes a while to import and is imported where it is needed."""
+
+
+def test_importing_the_runtime_imports_little_else(tmp_path: Path) -> None:
+    """Beyond what numpy and msgpack import. Loading an artifact and masks take none of it, either, but for the digest of a vocabulary."""
+    from stcc.compiler import bind, compile_regex
+    from stcc.formats import Vocabulary
+
+    vocabulary = Vocabulary.from_tokens([b"a", b"b", b"ab", b""], [3])
+    bind(compile_regex("a(b|c)"), vocabulary).save(tmp_path / "x.stc")
+    vocabulary.save(tmp_path / "x.stv")
+    script = ("import sys, numpy, msgpack\nbefore = set(sys.modules)\nimport stcc.runtime\n"
+              "imported = set(sys.modules)\nfrom stcc.formats import Vocabulary\n"
+              "grammar = stcc.runtime.load('x.stc', vocabulary=Vocabulary.load('x.stv'))\n"
+              "assert grammar.matcher().allowed_tokens().tolist() == [0, 2]\n"
+              "import json\nprint(json.dumps([sorted(imported - before), sorted(set(sys.modules) - before)]))\n")
+    shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path).stdout
+    imported, used = json.loads(shown)
+    assert "stcc.runtime.matcher" in imported and not set(NOT_YET) & set(imported)
+    assert set(NOT_YET) & set(used) <= {"hashlib"}
+
+
+def test_what_is_imported_late_is_there() -> None:
+    script = "import stcc.runtime\nfrom stcc.runtime import *\nassert random_output is stcc.runtime.random_output\nstcc.runtime.nothing"
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert "AttributeError: module 'stcc.runtime' has no attribute 'nothing'" in found.stderr
+
+
 # -- the command line ------------------------------------------------------------------------------------------------------
 
 
