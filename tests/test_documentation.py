@@ -1,5 +1,7 @@
 """Every code block of the README and the documents is run, in a folder with what the reader is told to have; what cannot be says why.
 
+So is every command of an indented line; of those that need a model, the system's packages or long, the flags and files are checked.
+
 Other tests compare what the examples print (test_cli, test_build, test_diff_command, test_explain_command); here they only have to work.
 """
 
@@ -12,6 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 import pytest
 import yaml
@@ -29,12 +32,18 @@ else:
     import tomli as tomllib
 
 ROOT = Path(__file__).resolve().parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 DOCUMENTS = [ROOT / "README.md", *sorted(path for path in (ROOT / "docs").glob("*.md") if not path.is_symlink())]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 SCHEMA = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 20}, "ok": {"type": "boolean"}},
           "required": ["name", "ok"], "additionalProperties": False}
 NOT_RUN = {
     ("README.md", "stcc run"): "decodes with SmolLM2, which has to be fetched (test_run)",
+    ("command-line.md", "stcc run"): "decodes with SmolLM2 (test_run, test_exact_command)",
+    ("command-line.md", "stcc serve"): "serves until it is ended (test_server_api)",
+    ("command-line.md", "stcc bench"): "measures a model for minutes (test_bench)",
+    ("server.md", "stcc serve"): "serves until it is ended (test_server_api)",
+    ("exact-sampling.md", "stcc run"): "decodes with SmolLM2 (test_exact_command)",
     ("decoding.md", "load_model("): "decodes with SmolLM2, which has to be fetched (test_decode)",
     ("blocks.md", "BlockDecoder("): "decodes with a model (test_blocks)",
     ("device.md", "stream_generate"): "decodes with a model (test_processor)",
@@ -119,7 +128,8 @@ def run(command: str, shown: str) -> None:
         assert CliRunner().invoke(main, ["build"]).exit_code == 0
     result = CliRunner().invoke(main, words[1:])
     assert result.exception is None or isinstance(result.exception, SystemExit), (command, result.exc_info)
-    expected = (1,) if "error:" in shown else (0, 1) if words[1] in ("check", "diff", "build") else (0,)
+    fails = re.search("^(error:|failed |not )", shown, re.MULTILINE) is not None
+    expected = (0, 1) if words[1] == "check" else (1,) if fails else (0,)
     assert result.exit_code in expected, (command, result.output)
 
 
@@ -150,8 +160,84 @@ def namespace(document: Path) -> dict[str, Any]:
 
 def test_what_is_not_run_is_there() -> None:
     for name, part in NOT_RUN:
-        document = next(path for path in DOCUMENTS if path.name == name)
-        assert any(part in text for _, text in blocks(document)), (name, part)
+        document = next(path for path in [*DOCUMENTS, WALK] if path.name == name)
+        assert any(part in text for _, text in blocks(document)) or any(part in line for line in lines(document)), (name, part)
+
+
+# -- commands in indented lines, and in the text -----------------------------------------------------------------------------
+
+WALK = ROOT / "samples" / "README.md"
+PROGRAMS = ("stcc", "python", "pip", "sh", "mkdocs", "apt-get", "export")
+
+
+def lines(document: Path) -> list[str]:
+    """The commands in indented lines outside blocks."""
+    text = BLOCK.sub("", document.read_text(encoding="utf-8"))
+    found = [line.strip() for line in text.splitlines() if line.startswith("    ")]
+    return [line for line in found if line.split(" ")[0] in PROGRAMS]
+
+
+def inline(document: Path) -> list[str]:
+    """The commands in the text that are written out: calls of our scripts and of pip."""
+    text = BLOCK.sub("", document.read_text(encoding="utf-8"))
+    return re.findall(r"`((?:python|pip install|sh) [^`]*)`", text)
+
+
+@pytest.mark.parametrize("document", [*DOCUMENTS, WALK, ROOT / "CONTRIBUTING.md"], ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_commands_in_the_text(document: Path, folders: dict[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folders.get(document, tmp_path))
+    if document == WALK:
+        (tmp_path / "samples").symlink_to(ROOT / "samples")
+        (tmp_path / "path" / "to" / "model-folder").mkdir(parents=True)
+        byte_level_bpe().save("path/to/model-folder/tokenizer.json")
+    for name in ("qwen3.stv", "model.stv"):
+        if not Path(name).exists() and any(name in line for line in lines(document)):
+            vocabulary_from_tokenizer(byte_level_bpe()).save(name)
+    for line in [*lines(document), *inline(document)]:
+        for command in line.split("&&"):
+            check(document, shlex.split(command, comments=True))
+
+
+def check(document: Path, words: list[str]) -> None:
+    """Run a command of stcc; of others, and where a model is needed, see that its flags and files are there."""
+    if words[0] == "stcc":
+        if reason(document, shlex.join(words)) is None:
+            run(shlex.join(words), "")
+        else:
+            parse_command(words)
+    elif words[0] == "python":
+        script = (ROOT / words[1]).read_text(encoding="utf-8")
+        assert all(f'"{word}"' in script for word in words if word.startswith("--")), words
+    elif words[0] == "sh":
+        assert (ROOT / words[1]).is_file(), words
+    elif words[0] == "pip":
+        asked = [extra for word in words for group in re.findall(r"\[(.*)\]", word) for extra in group.split(",")]
+        assert set(asked) <= PROJECT["project"]["optional-dependencies"].keys(), words
+
+
+def parse_command(words: list[str]) -> None:
+    """That the command knows its flags, and that the files it is given are there (those that earlier commands write are made)."""
+    for word in words:
+        if re.fullmatch(r"(\w+\.)+(stc|json)", word) and not Path(word).exists():
+            Path(word).write_text("")
+        if word.endswith("/"):
+            Path(word).mkdir(exist_ok=True)
+    command = main.get_command(main.make_context("stcc", [words[1]], resilient_parsing=True), words[1])
+    assert command is not None, words
+    command.make_context(words[1], words[2:]).close()
+
+
+def test_a_command_that_does_not_exist_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checks of this file can fail."""
+    monkeypatch.chdir(ROOT)
+    for text in ("stcc compile samples/none.schema.json -o x", "stcc check samples/person.schema.json --nothing",
+                 "python benchmarks/none.py", "python benchmarks/diff.py --nothing", "sh samples/none.sh", "pip install 'stcc[nothing]'",
+                 "stcc diff samples/iso_date.regex samples/semver.regex --require equal"):
+        with pytest.raises((AssertionError, OSError)):
+            check(ROOT / "x.md", shlex.split(text))
+    for text in ("stcc run samples/person.schema.json --nothing", "stcc run samples/none.schema.json --prompt x", "stcc nothing"):
+        with pytest.raises((click.UsageError, AssertionError)):
+            parse_command(shlex.split(text))
 
 
 def test_the_reader_is_not_asked_for_more(folders: dict[Path, Path]) -> None:
