@@ -119,21 +119,33 @@ class Fields:
         """For each field, by context, the edges of its value and of the values inside it."""
         found: dict[Label, dict[int, list[Edge]]] = {}
         for context in self.reading.contexts:
+            lists: dict[tuple[Path, Path, Path | None], list[list[Edge]]] = {}  # few paths, many edges
             for edge in context.edges:
-                longer = max((self.label(path) for path in (edge.owner, edge.chooser, edge.closed or ())), key=len)
-                for length in range(len(longer) + 1):
-                    if longer[:length] in begins:
-                        found.setdefault(longer[:length], {}).setdefault(context.number, []).append(edge)
+                paths = edge.owner, edge.chooser, edge.closed
+                if paths not in lists:
+                    longer = max((self.label(path or ()) for path in paths), key=len)
+                    around = [longer[:length] for length in range(len(longer) + 1) if longer[:length] in begins]
+                    lists[paths] = [found.setdefault(label, {}).setdefault(context.number, []) for label in around]
+                for edges in lists[paths]:
+                    edges.append(edge)
         return found
 
     def _record(self, label: Label, entries: list[tuple[Context, Edge]], edges: dict[int, list[Edge]], cuts: Set[int]) -> Field:
         depth = len(label)
+        inside: dict[Path, int] = {}  # 2: it leads to the field itself, 1: to what is inside it, 0: elsewhere
+
+        def belongs(path: Path) -> int:
+            found = inside.get(path)
+            if found is None:
+                other = self.label(path)
+                found = inside[path] = (other[:depth] == label) + (other == label)
+            return found
 
         def leaves(edge: Edge) -> int:
-            owner = self.label(edge.owner)
-            if owner[:depth] != label:
-                return STOPS if self.label(edge.chooser)[:depth] == label else FOLLOWS
-            return ENDS if depth and edge.ends and owner == label else STAYS
+            owner = belongs(edge.owner)
+            if not owner:
+                return STOPS if belongs(edge.chooser) else FOLLOWS
+            return ENDS if depth and edge.ends and owner == 2 else STAYS
 
         places: dict[int, set[int]] = {} if label else {0: {0}}
         for context, edge in entries:

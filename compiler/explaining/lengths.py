@@ -101,12 +101,11 @@ class Measures:
 
     def _measure(self, context: Context) -> None:
         number = context.number
-        order = None if number in self._looping else _Region(context, context.edges, _never).order
-        if order is None:
+        region = None if number in self._looping else _Region(context, context.edges, _never)
+        if region is None or region.order is None:
             self._passes[number] = None
             self._texts.update(((number, end), None) for end in context.ends)
             return
-        region = _Region(context, context.edges, _never)
         self._passes[number] = region.backward_passes(self._edge_passes).get(0, 0)
         for end in context.ends:
             self._texts[number, end] = region.backward_texts(self._edge_texts, end).get(0, _NOTHING)
@@ -138,18 +137,19 @@ class _Region:
     """Edges of one context with their nodes; the least numbers needed to go through them backwards."""
 
     def __init__(self, context: Context, edges: Sequence[Edge], leaves: Callable[[Edge], int]) -> None:
-        self.context, self.edges, self.leaves = context, edges, leaves
-        self.out: dict[int, list[Edge]] = {}
-        for edge in edges:
-            self.out.setdefault(edge.source, []).append(edge)
-            if not leaves(edge):
+        self.context = context
+        self.edges = [(edge, leaves(edge)) for edge in edges]
+        self.out: dict[int, list[tuple[Edge, int]]] = {}
+        for edge, does in self.edges:
+            self.out.setdefault(edge.source, []).append((edge, does))
+            if not does:
                 self.out.setdefault(edge.target, [])
         self.order = self._order()
 
     def _order(self) -> list[int] | None:
         """The nodes such that edges lead onward; None where there is a cycle."""
         numbers = {node: number for number, node in enumerate(self.out)}
-        inner = tuple((numbers[edge.source], numbers[edge.target]) for edge in self.edges if not self.leaves(edge))
+        inner = tuple([(numbers[edge.source], numbers[edge.target]) for edge, does in self.edges if not does])
         nodes = list(self.out)
         order = topological_order(Digraph(len(nodes), inner))
         return None if order is None else [nodes[number] for number in order]
@@ -164,8 +164,7 @@ class _Region:
         found: dict[int, int | None] = {}
         for node in reversed(self.order):
             most: int | None = 0
-            for edge in self.out[node]:
-                does = self.leaves(edge)
+            for edge, does in self.out[node]:
                 onward, here = 0 if does else found[edge.target], 0 if does == FOLLOWS else weight(edge)
                 most = None if onward is None or here is None or most is None else max(most, onward + here)
             found[node] = most
@@ -177,12 +176,12 @@ class _Region:
         found: dict[int, Texts | None] = {}
         for node in reversed(self.order):
             total: Texts | None = _ONE if (node == end if end >= 0 else self.is_end(node)) else _NOTHING
-            if end < 0 and any(self.leaves(edge) >= STOPS for edge in self.out[node]):
+            if end < 0 and any(does >= STOPS for _, does in self.out[node]):
                 total = _ONE  # a number may stop here, whatever follows
-            for edge in self.out[node]:
-                if self.leaves(edge) >= STOPS:
+            for edge, does in self.out[node]:
+                if does >= STOPS:
                     continue
-                onward, here = _ONE if self.leaves(edge) else found[edge.target], texts(edge)
+                onward, here = _ONE if does else found[edge.target], texts(edge)
                 total = _added(total, None if onward is None or here is None else here.then(onward), onward)
             found[node] = total
         return found
@@ -192,11 +191,11 @@ class _Region:
         into: dict[int, list[Edge]] = {}
         found: dict[int, Least] = {}
         heap: list[tuple[Least, int]] = [((0, 0), node) for node in self.out if self.is_end(node)]
-        for edge in self.edges:
-            if not self.leaves(edge):
+        for edge, does in self.edges:
+            if not does:
                 into.setdefault(edge.target, []).append(edge)
             else:
-                heap.append((weight(edge) if self.leaves(edge) == ENDS else (0, 0), edge.source))
+                heap.append((weight(edge) if does == ENDS else (0, 0), edge.source))
         heapq.heapify(heap)
         while heap:
             cost, node = heapq.heappop(heap)
@@ -204,8 +203,9 @@ class _Region:
                 continue
             found[node] = cost
             for edge in into.get(node, ()):
-                step = weight(edge)
-                heapq.heappush(heap, ((cost[0] + step[0], cost[1] + step[1]), edge.source))
+                if edge.source not in found:
+                    step = weight(edge)
+                    heapq.heappush(heap, ((cost[0] + step[0], cost[1] + step[1]), edge.source))
         return found
 
 
@@ -243,6 +243,8 @@ def _forward(context: Context, known: dict[tuple[int, int], Least]) -> dict[int,
             continue
         found[node] = cost
         for edge in out.get(node, ()):
+            if edge.target in found:
+                continue
             step = _edge_least(edge, known)
             if step < _UNKNOWN:
                 heapq.heappush(heap, ((cost[0] + step[0], cost[1] + step[1]), edge.target))

@@ -13,7 +13,7 @@ are those of its outputs. Cost: nodes times byte classes; refused past ``MOST_NO
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -92,7 +92,7 @@ class JsonReader:
         return node, path[:len(call.owner)] != call.owner
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Edge:
     """Bytes that do the same at a node, or the calls that begin with them.
 
@@ -198,6 +198,11 @@ class _Explorer:
         self.known: dict[Node, Context] = {}
         self.waiting: list[tuple[Context, int]] = []
         self.count = 0
+        self.targets: list[int] = machine.edge_target.tolist()
+        self.returns: list[list[int]] = machine.returns.tolist()
+        self.pushes: dict[int, tuple[int, ...]] = {}
+        self.steps: dict[Step, Step] = {}
+        self.paths: dict[tuple[int, Containers], Path] = {}
 
     def run(self) -> Reading:
         mode, containers = self.reader.start()
@@ -233,34 +238,37 @@ class _Explorer:
         state, mode, containers = node = context.nodes[number]
         ending = (self.accepting[state] and context.number == 0) or self.exits[state] >= 0
         choice = self.live[state] + ending > 1
+        states = len(self.table)
         alike: dict[tuple[int, str], list[int]] = {}
         for pair, cell in enumerate(self.table[state]):
             if cell >= 0:
                 alike.setdefault((cell, self.kinds[pair]), []).append(pair)
-        groups: dict[tuple[int, Step], list[int]] = {}
+        groups: dict[tuple[int, int], tuple[int, Step, list[int]]] = {}
         for (cell, kind), pairs in alike.items():
-            read = self.reader.step(node, kind, cell if cell < self.machine.states else -1)
-            groups.setdefault((cell, read), []).extend(pairs)
-        for (cell, read), pairs in groups.items():
-            closed = None if read.closed is None else path_of(context, read.closed)
-            edge = Edge(number, -1, sum(self.sizes[pair] for pair in pairs), 1, path_of(context, read.owner),
-                        path_of(context, read.chooser), read.begins, read.ends, choice, pairs, closed)
-            if cell >= self.machine.states:
-                self.call(context, edge, read, cell - self.machine.states)
+            read = self.reader.step(node, kind, cell if cell < states else -1)
+            read = self.steps.setdefault(read, read)
+            groups.setdefault((cell, id(read)), (cell, read, []))[2].extend(pairs)
+        for cell, read, pairs in groups.values():
+            closed = None if read.closed is None else self.path(context, read.closed)
+            edge = Edge(number, -1, sum([self.sizes[pair] for pair in pairs]), 1, self.path(context, read.owner),
+                        self.path(context, read.chooser), read.begins, read.ends, choice, pairs, closed)
+            if cell >= states:
+                self.call(context, edge, read, cell - states)
                 continue
             edge.target = self.node(context, Node(-1 - self.exits[cell] if self.ends[cell] else cell, read.mode, read.containers))
             context.edges.append(edge)
         if ending:
             exit_ = max(self.exits[state], 0)
-            path = path_of(context, self.reader.ending(node))
+            path = self.path(context, self.reader.ending(node))
             target = self.node(context, Node(-1 - exit_, mode, containers))
             context.edges.append(Edge(number, target, 1, 0, path, path, False, False, choice, []))
 
     def call(self, context: Context, edge: Edge, read: Step, number: int) -> None:
         """Follow an enter edge: the innermost call first, then what each of the others does on its return."""
-        machine = self.machine
-        state = int(machine.edge_target[number])
-        self.follow(context, edge, read.mode, read.containers, state, machine.pushes(number), ())
+        sites = self.pushes.get(number)
+        if sites is None:
+            sites = self.pushes[number] = self.machine.pushes(number)
+        self.follow(context, edge, read.mode, read.containers, self.targets[number], sites, ())
 
     def follow(self, context: Context, edge: Edge, mode: str, containers: Containers, state: int, sites: tuple[int, ...],
                passed: tuple[tuple[Context, int], ...]) -> None:
@@ -269,7 +277,7 @@ class _Explorer:
         if self.ends[state]:  # the byte is the whole of the callee
             return self.landed(context, edge, containers, Node(-1 - self.exits[state], mode, inside), sites, passed)
         within = mode in (STRING, ESCAPE) and bool(inside)
-        path = path_of(context, containers if within else base)
+        path = self.path(context, containers if within else base)
         start = Node(state, mode, (Container(inside[0].kind, HERE),) if within else inside)
         callee = self.known.get(start)
         if callee is None:
@@ -290,7 +298,7 @@ class _Explorer:
     def landed(self, context: Context, edge: Edge, before: Containers, end: Node, sites: tuple[int, ...],
                passed: tuple[tuple[Context, int], ...]) -> None:
         """A rule that was called with ``before`` open has ended at ``end``: pop its call site and go on in its caller."""
-        state = int(self.machine.returns[sites[-1], -1 - end.state])
+        state = self.returns[sites[-1]][-1 - end.state]
         if state < 0:
             return
         base, left = before[:-1], end.containers
@@ -301,9 +309,16 @@ class _Explorer:
             self.follow(context, edge, end.mode, containers, state, sites[:-1], passed)
             return
         back = Node(state, end.mode, containers)
-        node, closed = self.reader.returned(edge, back, path_of(context, containers), context.number == 0)
-        target = self.node(context, node)
-        context.edges.append(replace(edge, target=target, ends=closed, calls=passed))
+        node, closed = self.reader.returned(edge, back, self.path(context, containers), context.number == 0)
+        context.edges.append(Edge(edge.source, self.node(context, node), edge.count, edge.length, edge.owner, edge.chooser, edge.begins,
+                                  closed, edge.choice, edge.kinds, edge.closed, passed))
+
+    def path(self, context: Context, containers: Containers) -> Path:
+        """``path_of``, each path once."""
+        found = self.paths.get((context.number, containers))
+        if found is None:
+            found = self.paths[context.number, containers] = path_of(context, containers)
+        return found
 
 
 def path_of(context: Context, containers: Containers) -> Path:

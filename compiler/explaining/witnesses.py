@@ -60,6 +60,8 @@ class Witnesses:
                 continue
             into[node] = pushed[place]
             for edge in out.get(node, ()):
+                if edge.target in into:
+                    continue
                 step = self._measures.edge_least(edge)
                 if step[0] < 1 << 59:
                     heapq.heappush(heap, ((cost[0] + step[0], cost[1] + step[1]), len(pushed), edge.target))
