@@ -25,6 +25,7 @@ from stcc.compiler.minimize import minimize_dfa
 from stcc.compiler.nfa import Nfa
 from stcc.compiler.options import Deadline
 from stcc.compiler.utf8 import CharacterView, Partition, character_view, common_partition, encode_least, encode_utf8
+from stcc.formats.distinct import distinct
 
 Int32 = npt.NDArray[np.int32]
 
@@ -232,7 +233,7 @@ def _common_prefix(one: Sequence[int], other: Sequence[int]) -> int:
 
 def relabel(dfa: Dfa, labels: Mapping[int, int]) -> Dfa:
     """The DFA with label ``l`` replaced by ``labels[l]``; words whose label maps to -1, or is not there, are refused."""
-    present = np.unique(dfa.accept[dfa.accept >= 0]).tolist()
+    present = distinct(dfa.accept[dfa.accept >= 0]).tolist()
     mapped = np.full(max(present, default=0) + 2, -1, np.int32)  # the last entry is that of no label
     for label in present:
         mapped[label] = labels.get(label, -1)

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from stcc.compiler.adjacency import GrammarEdges, grammar_edges, group, reach
 from stcc.compiler.ir import CallEdge, Grammar, Mark
 from stcc.compiler.options import Deadline
+from stcc.formats.distinct import distinct
 
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
@@ -126,7 +127,7 @@ class _Lowering:
             for rule, base in zip(self.grammar.rules, self.bases, strict=False)
         ])
         ranges, which = np.unique(rows[:, 1] * 256 + rows[:, 2], return_inverse=True)
-        covered = [np.unique(self.byte_class[low_high >> 8:(low_high & 255) + 1]) for low_high in ranges.tolist()]
+        covered = [distinct(self.byte_class[low_high >> 8:(low_high & 255) + 1]) for low_high in ranges.tolist()]
         if not covered:
             return np.zeros((0, 3), np.int64)
         sizes = np.array([len(part) for part in covered], np.int64)
@@ -135,7 +136,7 @@ class _Lowering:
         inner = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
         classes = np.concatenate(covered).astype(np.int64)[np.repeat(begins, counts) + inner]
         nodes = self.bases[-1]
-        keys = np.unique((np.repeat(rows[:, 0], counts) * self.classes + classes) * nodes + np.repeat(rows[:, 3], counts))
+        keys = distinct((np.repeat(rows[:, 0], counts) * self.classes + classes) * nodes + np.repeat(rows[:, 3], counts))
         pairs = keys // nodes
         return np.stack([pairs // self.classes, pairs % self.classes, keys % nodes], axis=1)
 

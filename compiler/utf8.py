@@ -23,6 +23,7 @@ import numpy.typing as npt
 from stcc.compiler.dfa import Dfa
 from stcc.compiler.errors import BudgetError
 from stcc.compiler.minimize import minimize_dfa
+from stcc.formats.distinct import distinct
 
 Int32 = npt.NDArray[np.int32]
 
@@ -72,7 +73,7 @@ def character_view(dfa: Dfa) -> CharacterView | None:
     """``dfa`` over characters, where that is at hand: it was spelled by ``encode_utf8``, or reads ASCII only."""
     if isinstance(dfa, TextDfa):
         return CharacterView(dfa.rows, dfa.accept[:len(dfa.rows)], dfa.start, dfa.partition)
-    if (dfa.table[:, np.unique(dfa.byte_class[_ASCII_END:])] >= 0).any():
+    if (dfa.table[:, distinct(dfa.byte_class[_ASCII_END:])] >= 0).any():
         return None
     classes = dfa.byte_class[:_ASCII_END].tolist()
     starts = [point for point in range(_ASCII_END) if point == 0 or classes[point] != classes[point - 1]]
@@ -82,7 +83,7 @@ def character_view(dfa: Dfa) -> CharacterView | None:
 
 def common_partition(views: Sequence[CharacterView]) -> tuple[Partition, list[Int32]]:
     """The coarsest partition that refines those of all ``views``, and each one's rows over its classes."""
-    starts = np.unique(np.concatenate([view.partition.starts for view in views]))
+    starts = distinct(np.concatenate([view.partition.starts for view in views]))
     columns = [np.array(view.partition.classes)[np.searchsorted(view.partition.starts, starts, side="right") - 1] for view in views]
     numbers: dict[tuple[int, ...], int] = {}
     classes = [numbers.setdefault(signature, len(numbers)) for signature in zip(*(column.tolist() for column in columns), strict=True)]

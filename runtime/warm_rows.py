@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from stcc.formats.distinct import distinct
 from stcc.formats.row_patterns import RowPatterns
 from stcc.runtime.action_tokens import ActionTokens
 from stcc.runtime.token_sets import Row, TokenSets, expand
@@ -86,7 +87,7 @@ def make_warm_rows(patterns: RowPatterns, verdicts: VerdictTable, tokens: Action
     entries = _entries(patterns, columns, first)
     leaves = entries.column < verdicts.leaving
     shape[:len(patterns.pattern)] = np.array(shape_of, np.int32)[patterns.pattern]
-    unfit = np.unique(entries.shape[leaves & tokens.is_large[entries.action]])  # rare: their rows are made when needed
+    unfit = distinct(entries.shape[leaves & tokens.is_large[entries.action]])  # rare: their rows are made when needed
     shape[np.isin(shape, unfit)] = -1
     leaving = _leaving(entries, leaves, tokens)
     rows = _rows(entries, ~leaves, tokens, sets) if len(first) else []

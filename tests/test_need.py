@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from binding_cases import GRAMMARS, inner_states, linked, nasty_vocabulary, random_machines, random_vocabularies
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from test_actions import Applied, reachable, token_of_action
 
 from stcc.compiler import compile_json_schema
@@ -175,6 +176,55 @@ def test_calls_one_after_another() -> None:
     for tokens, total in (([b"{", b"}", b","], 90), ([b"{", b"}", b",", b"},{"], 32)):
         recurrence = Recurrence(machine, Vocabulary.from_tokens(tokens, []))
         assert machine.sites and recurrence.need(machine.start, ()) == total
+
+
+@settings(max_examples=200, deadline=None)
+@given(random_machines(), random_vocabularies())
+def test_narrow_costs_are_wide_ones(machine: Machine, vocabulary: Vocabulary) -> None:
+    actions = token_actions(machine, vocabulary)
+    narrow = token_needs(machine, actions)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(need, "NARROW", UNREACHABLE)
+        wide = token_needs(machine, actions)
+    assert all(np.array_equal(getattr(narrow, name), getattr(wide, name)) for name in ("need_finish", "need_kinds", "need_leave"))
+
+
+def test_more_tokens_than_narrow_costs_hold() -> None:
+    """A text of 20,000 bytes, without a stack, and as 100 calls, one after the other, of a rule of 200 bytes that leaves in four ways."""
+    plain = RuleBuilder("#")
+    end = plain.node()
+    plain.literal(0, b"a" * 20_000, end)
+    plain.exit(end, 0)
+    callee = RuleBuilder("long", 4)
+    for exit_, last in enumerate(b"bcde"):
+        end = callee.node()
+        callee.literal(0, b"a" * 199 + bytes([last]), end)
+        callee.exit(end, exit_)
+    root, node = RuleBuilder("#"), 0
+    for _ in range(100):
+        following = root.node()
+        root.call(node, 1, [following] * 4)
+        node = following
+    root.exit(node, 0)
+    vocabulary = Vocabulary.from_tokens([b"a", b"b", b"c", b"d", b"e", b"ba", b"caa", b"eaaa"], [])
+    for machine, least in ((linked(Grammar((plain.build(),))), 20_000), (linked(Grammar((root.build(), callee.build()))), 20_000 - 99 * 3)):
+        assert Recurrence(machine, vocabulary).need(machine.start, ()) == least
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 10**9), st.integers(1, 12), st.sampled_from([1, 16, 1 << 17]), st.integers(0, 5))
+def test_least_rows_of_pieces(seed: int, pieces: int, cells: int, few: int) -> None:
+    rng = np.random.default_rng(seed)
+    slots, columns = int(rng.integers(1, 40)), int(rng.integers(1, 6))
+    table = rng.integers(0, 100, (slots, columns)).astype(np.int16)
+    lengths = rng.integers(1, 9, pieces)
+    starts, slot = np.cumsum(lengths) - lengths, rng.integers(0, slots, int(lengths.sum())).astype(np.int32)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(need, "_GATHERED_CELLS", cells)
+        patch.setattr(need, "_FEW_PIECES", few)
+        found = need._fewest(table, slot, starts)
+    for row, low, length in zip(found, starts.tolist(), lengths.tolist(), strict=True):
+        assert row.tolist() == table[slot[low: low + length]].min(axis=0).tolist()
 
 
 def test_deep_nesting_ends_in_few_tokens() -> None:

@@ -28,9 +28,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from stcc.compiler.binding.interning import DEAD, MAX_ENTRIES
+from stcc.compiler.binding.interning import DEAD, MAX_ENTRIES, Records
 from stcc.compiler.binding.values import DEAD_VALUE, Algebra
 from stcc.compiler.options import Deadline
+from stcc.formats.coding import offsets, spread
+from stcc.formats.distinct import distinct
 from stcc.formats.machine import Machine
 from stcc.formats.row_patterns import RowPatterns
 from stcc.formats.vocabulary import Vocabulary
@@ -100,7 +102,7 @@ def _walk(algebra: Algebra, vocabulary: Vocabulary) -> Int32:
         found = algebra.following.ravel().take(pairs)
         unknown = found < 0
         if unknown.any():
-            algebra.resolve(np.unique(pairs[unknown]).astype(np.int64))
+            algebra.resolve(distinct(pairs[unknown]).astype(np.int64))
             found = algebra.following.ravel().take(pairs)
         functions[low:high] = found
     return functions
@@ -108,10 +110,10 @@ def _walk(algebra: Algebra, vocabulary: Vocabulary) -> Int32:
 
 def _by_first_appearance(functions: Int32) -> tuple[list[int], Int32]:
     """The functions that runs of tokens own, dead first, then in order of first appearance; each run's index among them."""
-    distinct, first, inverse = np.unique(functions, return_index=True, return_inverse=True)
-    first[distinct == DEAD] = -1
+    found, first, inverse = np.unique(functions, return_index=True, return_inverse=True)
+    first[found == DEAD] = -1
     order = np.argsort(first, kind="stable")
-    owned = distinct[order].tolist()
+    owned = found[order].tolist()
     missing = 0 if owned and owned[0] == DEAD else 1
     number = np.empty(len(order), np.int32)
     number[order] = np.arange(missing, missing + len(order), dtype=np.int32)
@@ -121,9 +123,9 @@ def _by_first_appearance(functions: Int32) -> tuple[list[int], Int32]:
 def _rows(algebra: Algebra, owned: list[int]) -> RowPatterns:
     """The owned functions, transposed: per state its actions, rising, and their values, as far as they are not its default's."""
     states = algebra.machine.states
-    offsets, actions, values = _transposed(algebra, owned)
+    bounds, actions, values = _transposed(algebra, owned)
     default = algebra.default if algebra.has_defaults else None
-    return RowPatterns(np.arange(states, dtype=np.int32), offsets, actions, values, np.zeros(len(values), np.int32), default)
+    return RowPatterns(np.arange(states, dtype=np.int32), bounds, actions, values, np.zeros(len(values), np.int32), default)
 
 
 def _transposed(algebra: Algebra, owned: list[int]) -> tuple[Int32, Int32, Int32]:
@@ -134,57 +136,63 @@ def _transposed(algebra: Algebra, owned: list[int]) -> tuple[Int32, Int32, Int32
         entries = np.concatenate(parts)
         actions = np.repeat(np.arange(len(parts), dtype=np.int32), [len(part) for part in parts])
         order = np.argsort(entries[:, 0], kind="stable")
-        return _offsets(np.bincount(entries[:, 0], minlength=algebra.machine.states)), actions[order], entries[order, 1]
+        return offsets(np.bincount(entries[:, 0], minlength=algebra.machine.states)), actions[order], entries[order, 1]
     counts = np.zeros(algebra.machine.states, np.int64)
     for part in parts:  # a state once each
         counts[part[:, 0]] += 1
-    offsets = _offsets(counts)
-    row_actions, row_values, free = np.empty(total, np.int32), np.empty(total, np.int32), offsets[:-1].copy()
+    bounds = offsets(counts)
+    row_actions, row_values, free = np.empty(total, np.int32), np.empty(total, np.int32), bounds[:-1].copy()
     for action, part in enumerate(parts):  # long parts: each goes to the next free places of its states, linear in all
         places = free[part[:, 0]]
         row_actions[places] = action
         row_values[places] = part[:, 1]
         free[part[:, 0]] = places + 1
-    return offsets, row_actions, row_values
+    return bounds, row_actions, row_values
 
 
 def _with_records(algebra: Algebra, actions: int, run_starts: Int32, run_action: Int32, rows: RowPatterns) -> TokenActions:
     """Number the records and suffix functions that the rows reach, by first use, and write them as arrays."""
     states, records = algebra.machine.states, algebra.records
-    new_value: dict[int, int] = {}
-    new_function: dict[int, int] = {}
-    used: list[int] = []
-    suffixes: list[Int32] = []
+    heads, stacks, functions = records.columns()
+    renumber = np.full(states + len(records) + 1, DEAD_VALUE, np.int32)  # the last one is dead
+    renumber[:states] = np.arange(states)
+    used: list[Int32] = []
+    numbered = 0
 
-    def number(found: Int32) -> None:
-        for value in _first_uses(found):
-            if value not in new_value:
-                new_value[value] = states + len(used)
-                used.append(value - states)
+    def number(values: Int32) -> None:
+        nonlocal numbered
+        fresh = _first_uses(values[renumber[values] < 0])
+        renumber[fresh] = np.arange(states + numbered, states + numbered + len(fresh))
+        used.append(fresh - states)
+        numbered += len(fresh)
 
     number(_records_in_order(rows, states, actions))
-    done = 0
-    while done < len(used):
-        function = records.function[used[done]]
-        if function >= 0 and function not in new_function:
-            new_function[function] = len(suffixes)
-            suffixes.append(algebra.functions.rows[function])
-            values = suffixes[-1][:, 1]
-            number(values[values >= states])
-        done += 1
-    renumber = np.arange(states + len(records) + 1, dtype=np.int32)
-    renumber[list(new_value)] = list(new_value.values())
-    renumber[-1] = DEAD_VALUE
-    pushes = [records.stacks[records.stack[record]] for record in used]
+    new_function = np.full(len(algebra.functions) + 1, -1, np.int32)  # the last one is none
+    suffixes: list[Int32] = []
+    for part in used:  # which grows
+        for function in functions[part[functions[part] >= 0]].tolist():
+            if new_function[function] < 0:
+                new_function[function] = len(suffixes)
+                suffixes.append(algebra.functions.rows[function])
+                values = suffixes[-1][:, 1]
+                number(values[values >= states])
+    order = np.concatenate(used)
+    push_offsets, pushes = _pushes(records, stacks[order])
     suffix = np.concatenate([np.zeros((0, 2), np.int32), *suffixes])
     return TokenActions(
         actions, run_starts, run_action, replace(rows, base=renumber[rows.base]),
-        np.array([records.kind[record] for record in used], np.uint8),
-        np.array([records.head[record] for record in used], np.int32),
-        np.array([new_function.get(records.function[record], -1) for record in used], np.int32),
-        _offsets([len(sites) for sites in pushes]), np.array([site for sites in pushes for site in sites], np.int32),
-        _offsets([len(part) for part in suffixes]), np.ascontiguousarray(suffix[:, 0]), renumber[suffix[:, 1]],
+        np.array(records.kind, np.uint8)[order], heads[order], new_function[functions[order]],
+        push_offsets, pushes,
+        offsets(np.array([len(part) for part in suffixes], np.int64)), np.ascontiguousarray(suffix[:, 0]), renumber[suffix[:, 1]],
     )
+
+
+def _pushes(records: Records, stacks: Int32) -> tuple[Int32, Int32]:
+    """The sites of the stacks, one after the other: where each stack's begin, and the sites."""
+    depths = np.array([len(stack) for stack in records.stacks], np.int32)
+    sites = np.array([site for stack in records.stacks for site in stack], np.int32)
+    bounds = offsets(depths[stacks])
+    return bounds, sites[spread(offsets(depths)[stacks], depths[stacks], bounds)]
 
 
 def _records_in_order(rows: RowPatterns, states: int, actions: int) -> Int32:
@@ -228,12 +236,8 @@ def _first_heirs(default: Int32, keys: Int64, state: Int64, action: Int64, actio
     return inherited, found[inherited]
 
 
-def _first_uses(values: Int32) -> list[int]:
+def _first_uses(values: Int32) -> Int32:
     """The distinct values, in order of first appearance."""
-    distinct, first = np.unique(values, return_index=True)
-    uses: list[int] = distinct[np.argsort(first)].tolist()
+    found, first = np.unique(values, return_index=True)
+    uses: Int32 = found[np.argsort(first)]
     return uses
-
-
-def _offsets(sizes: list[int] | npt.NDArray[np.int64]) -> Int32:
-    return np.concatenate((np.zeros(1, np.int32), np.cumsum(np.array(sizes, np.int32), dtype=np.int32)))

@@ -75,7 +75,7 @@ class Records:
     Attributes:
         kind, head, function: of each record.
         stack: of each record, the index of its pushes among ``stacks``.
-        stacks: the distinct pushes, the empty one first.
+        stacks: the distinct pushes, the empty one first; each but that has its parent, all sites but the last, among them.
     """
 
     def __init__(self, states: int) -> None:
@@ -87,7 +87,8 @@ class Records:
         self._states = states
         self._moves: dict[int, int] = {}
         self._others: dict[tuple[int, int, int], int] = {}
-        self._stack_ids: dict[tuple[int, ...], int] = {(): 0}
+        self._stack_ids: dict[tuple[int, int], int] = {}
+        self._tops: Int32 = np.zeros((2, 64), np.int32)  # of each stack: its parent, its last site
         self._columns: Int32 = np.zeros((3, 64), np.int32)
         self._filled = 0
 
@@ -102,13 +103,26 @@ class Records:
             self._add(kind, [exit_], function, [0])
         return found
 
-    def move(self, pushes: tuple[int, ...], state: int) -> int:
-        """Index of the MOVE record with these fields."""
-        stack = self._stack_ids.get(pushes)
-        if stack is None:
-            stack = self._stack_ids[pushes] = len(self.stacks)
-            self.stacks.append(pushes)
-        return self.moves([stack * self._states + state])[0]
+    def push(self, stack: int, site: int) -> int:
+        """The index among ``stacks`` of the stack of this index with one more site."""
+        found = self._stack_ids.get((stack, site))
+        if found is None:
+            found = self._stack_ids[stack, site] = len(self.stacks)
+            self.stacks.append((*self.stacks[stack], site))
+            if found == self._tops.shape[1]:
+                self._tops = np.concatenate((self._tops, np.zeros_like(self._tops)), axis=1)
+            self._tops[:, found] = stack, site
+        return found
+
+    def parents(self, stacks: Int32) -> Int32:
+        """The index of each stack without its last site."""
+        parents: Int32 = self._tops[0].take(stacks)
+        return parents
+
+    def last_sites(self, stacks: Int32) -> Int32:
+        """The last site of each stack."""
+        sites: Int32 = self._tops[1].take(stacks)
+        return sites
 
     def moves(self, keys: list[int]) -> list[int]:
         """Indices of the MOVE records with the distinct keys ``stack * states + state``."""

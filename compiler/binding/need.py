@@ -31,17 +31,17 @@ much for each distinct product.
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from stcc.compiler.binding.actions import TokenActions
-from stcc.compiler.binding.cost_rows import CostRows, first_equal
+from stcc.compiler.binding.cost_rows import NARROW, CostRows, Costs, TooFarError, check_near, first_equal, widened
 from stcc.compiler.binding.row_edges import row_edges
 from stcc.compiler.options import Deadline
 from stcc.formats.binding import EXPOSED, MOVE, POPPED, UNREACHABLE
+from stcc.formats.distinct import distinct
 from stcc.formats.machine import Machine
 
 Int32 = npt.NDArray[np.int32]
@@ -49,7 +49,8 @@ Bool = npt.NDArray[np.bool_]
 MAX_CELLS = 1 << 27  # value x kind cells of the fixpoint: 512 MiB
 _DOMINANCE_WORK = 1 << 26  # comparisons spent on leaving out kinds
 _FEW_KINDS = 64  # kinds up to which frames are improved whatever their sites
-_GATHERED_CELLS = 1 << 18  # cells of cost rows gathered at once: 1 MiB; on 435 kinds all at once would be most of a gigabyte
+_GATHERED_CELLS = 1 << 17  # cells of cost rows gathered at once: so they stay in the cache
+_FEW_PIECES = 4  # pieces up to which each is reduced by itself
 _NONE: Int32 = np.zeros(0, np.int32)
 
 
@@ -70,11 +71,15 @@ def token_needs(machine: Machine, actions: TokenActions, deadline: Deadline | No
     if system.cells > MAX_CELLS:
         return Needs(_NONE, _NONE, np.zeros((machine.states, 0), np.int32))
     system.tabulate(machine, actions)
-    rows = system.solve(deadline)
+    try:
+        rows = system.solve(NARROW)
+    except TooFarError:
+        rows = system.solve(UNREACHABLE)
     kinds = len(system.kinds)
     leave = rows.table[: machine.states, :kinds]
     kept = _undominated(leave, rows, system.landing) if kinds else np.zeros(0, np.intp)
-    return Needs(rows.table[: machine.states, kinds].copy(), system.kinds[kept], np.ascontiguousarray(leave[:, kept]))
+    finish = widened(rows.table[: machine.states, kinds], rows.unreachable)
+    return Needs(finish, system.kinds[kept], widened(leave[:, kept], rows.unreachable))
 
 
 class _System:
@@ -97,19 +102,18 @@ class _System:
         self.landing = self._landings(machine, actions)
         self._by_site = np.ascontiguousarray(self.landing.T)
         self._edges(machine, actions)
-        self._start = self._first_rows(machine, actions)
+        ended = self._states + np.flatnonzero((actions.record_kind == POPPED) & (actions.record_head == 0))
+        self._finished = np.concatenate((np.flatnonzero(machine.accepting), ended))
+        self._owned = np.concatenate((np.arange(self._states), self._states + np.flatnonzero(actions.record_kind != MOVE)))
 
-    def _first_rows(self, machine: Machine, actions: TokenActions) -> CostRows:
+    def _first_rows(self, unreachable: int) -> CostRows:
         """What costs nothing; with few kinds every value owns its row."""
         if len(self.kinds) <= _FEW_KINDS:
-            rows = CostRows(np.arange(self.dead), self.dead, 0, len(self.kinds) + 1)
+            rows = CostRows(np.arange(self.dead), self.dead, 0, len(self.kinds) + 1, unreachable)
         else:
-            owned = np.concatenate((np.arange(self._states), self._states + np.flatnonzero(actions.record_kind != MOVE)))
-            rows = CostRows(owned, self.dead, len(self._frame), len(self.kinds) + 1)
+            rows = CostRows(self._owned, self.dead, len(self._frame), len(self.kinds) + 1, unreachable)
         rows.table[rows.slot[self._states + self.kinds], np.arange(len(self.kinds))] = 0
-        rows.table[: self._states][machine.accepting, -1] = 0
-        ended = np.flatnonzero((actions.record_kind == POPPED) & (actions.record_head == 0))
-        rows.table[rows.slot[self._states + ended], -1] = 0
+        rows.table[rows.slot[self._finished], -1] = 0
         return rows
 
     def _frames(self, actions: TokenActions) -> None:
@@ -169,14 +173,14 @@ class _System:
         value, self._source = row_edges(actions.rows)
         self._offsets = np.searchsorted(value, np.arange(self.dead + 2))
 
-    def solve(self, deadline: Deadline | None) -> CostRows:
-        """The least costs after each value."""
-        rows = self._start
+    def solve(self, unreachable: int) -> CostRows:
+        """The least costs after each value. Raises TooFarError where ``unreachable`` is too little, BudgetError past the deadline."""
+        rows, deadline = self._first_rows(unreachable), self._deadline
         changed = np.flatnonzero(rows.reachable())
         while len(changed):
             if deadline is not None:
                 deadline.check_now()
-            fresh_frames = self._improve_frames(rows, changed, deadline)
+            fresh_frames = self._improve_frames(rows, changed)
             changed = np.concatenate((self._improve_states(rows, changed), fresh_frames))
         return rows
 
@@ -192,22 +196,9 @@ class _System:
         keys = np.sort(self._source[edges] * np.int64(slots) + np.repeat(rows.slot[changed], counts))
         source, slot = np.divmod(keys[_differ_from_before(keys)], slots)  # values of one slot are one
         starts = np.flatnonzero(_differ_from_before(source))
-        return self._lower(rows.table, source[starts], self._fewest(rows.table, slot, starts))
+        return self._lower(rows, source[starts], _fewest(rows.table, slot, starts) + rows.table.dtype.type(1))
 
-    @staticmethod
-    def _fewest(table: Int32, slot: Int32, starts: npt.NDArray[np.intp]) -> Int32:
-        """One more than the least of the rows at ``slot``, for each piece of it that starts at ``starts``."""
-        fewest = np.empty((len(starts), table.shape[1]), np.int32)
-        pieces = starts // max(1, _GATHERED_CELLS // table.shape[1])
-        cuts = [0, *(np.flatnonzero(np.diff(pieces)) + 1).tolist(), len(starts)]
-        ends = np.append(starts, len(slot))
-        for first, last in itertools.pairwise(cuts):
-            begin, end = ends[first], ends[last]
-            np.minimum.reduceat(table[slot[begin:end]], starts[first:last] - begin, axis=0, out=fewest[first:last])
-        fewest += np.int32(1)
-        return fewest
-
-    def _improve_frames(self, rows: CostRows, changed: npt.NDArray[np.intp], deadline: Deadline | None) -> npt.NDArray[np.intp]:
+    def _improve_frames(self, rows: CostRows, changed: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
         """Likewise for the frames around a changed value, or whose site a kind leaves to land at one."""
         if not len(self._frame) or not len(self.kinds):
             return changed[:0]
@@ -217,9 +208,9 @@ class _System:
         stale = np.flatnonzero(dirty[self._inner] | reopened[self._outer])
         if not len(stale):
             return changed[:0]
-        return self._improve_all(rows.table, stale) if len(self.kinds) <= _FEW_KINDS else self._improve_sites(rows, stale, deadline)
+        return self._improve_all(rows, stale) if len(self.kinds) <= _FEW_KINDS else self._improve_sites(rows, stale)
 
-    def _improve_sites(self, rows: CostRows, stale: npt.NDArray[np.intp], deadline: Deadline | None) -> npt.NDArray[np.intp]:
+    def _improve_sites(self, rows: CostRows, stale: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
         """The frames ``stale`` site by site; sites around equal rows, at which kinds land at equal rows, are one product."""
         rows.make_room()
         sites, starts = np.unique(self._outer[stale], return_index=True)
@@ -230,8 +221,8 @@ class _System:
             key = inner[low:high].tobytes(), place.tobytes()
             found = known.get(key)
             if found is None:
-                if deadline is not None:
-                    deadline.check_now()
+                if self._deadline is not None:
+                    self._deadline.check_now()
                 found = known[key] = rows.around(inner[low:high], place)
             fresh[low:high] = found
         frames = self._frame[stale]
@@ -240,31 +231,65 @@ class _System:
         improved: npt.NDArray[np.intp] = frames[moved].astype(np.intp)
         return improved
 
-    def _improve_all(self, table: Int32, stale: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+    def _improve_all(self, rows: CostRows, stale: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
         """The frames ``stale`` at once, whatever their sites: with few kinds a site is a handful of sums."""
-        kinds = len(self.kinds)
+        kinds, table = len(self.kinds), rows.table
         piece = max(1, _GATHERED_CELLS // (kinds * (kinds + 1)))
         improved = [stale[:0]]
         for low in range(0, len(stale), piece):
             frames = stale[low: low + piece]
             sums = table[self._by_site[self._outer[frames]]]
             sums += table[self._inner[frames], :-1, None]
-            improved.append(self._lower(table, self._frame[frames], np.minimum(sums.min(axis=1), UNREACHABLE)))
+            improved.append(self._lower(rows, self._frame[frames], np.minimum(sums.min(axis=1), rows.unreachable)))
         return np.concatenate(improved)
 
     @staticmethod
-    def _lower(table: Int32, slots: Int32, offered: Int32) -> npt.NDArray[np.intp]:
+    def _lower(rows: CostRows, slots: Int32, offered: Costs) -> npt.NDArray[np.intp]:
+        table = rows.table
         better = (offered < table[slots]).any(axis=1)
-        slots = slots[better]
-        table[slots] = np.minimum(table[slots], offered[better])
+        slots, offered = slots[better], offered[better]
+        check_near(offered, rows.unreachable)
+        table[slots] = np.minimum(table[slots], offered)
         return slots.astype(np.intp)
+
+
+def _fewest(table: Costs, slot: Int32, starts: npt.NDArray[np.intp]) -> Costs:
+    """The least of the rows at ``slot``, for each piece of it that starts at ``starts``."""
+    lengths = np.diff(starts, append=len(slot))
+    order = np.argsort(-lengths, kind="stable")
+    fewest = np.empty((len(starts), table.shape[1]), table.dtype)
+    block = max(1, _GATHERED_CELLS // table.shape[1])
+    for low in range(0, len(order), block):
+        part = order[low: low + block]
+        fewest[part] = _least_rows(table, slot, starts[part], lengths[part])
+    return fewest
+
+
+def _least_rows(table: Costs, slot: Int32, starts: npt.NDArray[np.intp], lengths: npt.NDArray[np.intp]) -> Costs:
+    """``_fewest`` of pieces that get shorter: their first rows, their second ones and so on while there are many; the rest one by one.
+
+    ``numpy.minimum.reduceat`` takes five times as long, since only minima of two arrays use vector instructions.
+    """
+    least = table[slot[starts]]
+    following = np.empty_like(least)
+    longer = np.searchsorted(-lengths, -np.arange(1, lengths[0] + 1))  # how many pieces have one more row
+    turn = 1
+    while longer[turn - 1] > _FEW_PIECES:
+        count = longer[turn - 1]
+        table.take(slot[starts[:count] + turn], axis=0, out=following[:count], mode="clip")
+        np.minimum(least[:count], following[:count], out=least[:count])
+        turn += 1
+    for piece in range(longer[turn - 1]):
+        rest = table[slot[starts[piece] + turn: starts[piece] + lengths[piece]]]
+        np.minimum(least[piece], rest.min(axis=0), out=least[piece])
+    return least
 
 
 def _differ_from_before(rising: npt.NDArray[np.int64]) -> Bool:
     return np.concatenate((np.ones(1, np.bool_), rising[1:] != rising[:-1]))
 
 
-def _undominated(leave: Int32, rows: CostRows, landing: Int32) -> npt.NDArray[np.intp]:
+def _undominated(leave: Costs, rows: CostRows, landing: Int32) -> npt.NDArray[np.intp]:
     """Kinds that no other kind matches or beats at every state and every landing; the first of equals stays.
 
     Args:
@@ -272,20 +297,18 @@ def _undominated(leave: Int32, rows: CostRows, landing: Int32) -> npt.NDArray[np
         rows: ``[values, kinds + 1]``.
         landing: ``[kinds, sites]``, value after each kind lands at each site.
     """
-    kept = np.flatnonzero((leave < UNREACHABLE).any(axis=0) & rows.reachable()[landing].any(axis=1))
+    kept = np.flatnonzero((leave < rows.unreachable).any(axis=0) & rows.reachable()[landing].any(axis=1))
     if not len(kept):
         return kept
-    reached, place = np.unique(rows.slot[landing[kept]], return_inverse=True)
-    row = first_equal(rows.table[reached])
-    profile = np.concatenate((leave[:, kept].T, row[place.reshape(len(kept), -1)]), axis=1)
-    kept = kept[np.unique(first_equal(profile))]
+    profile: Int32 = np.concatenate((leave[:, kept].T.astype(np.int32), rows.representatives(landing[kept])), axis=1)
+    kept = kept[distinct(first_equal(profile))]
     width = len(leave) + landing.shape[1] * rows.table.shape[1]
     if len(kept) * len(kept) * width > _DOMINANCE_WORK:
         return kept
-    profile = np.concatenate((leave[:, kept].T, rows.table[rows.slot[landing[kept]]].reshape(len(kept), -1)), axis=1)
+    costs = np.concatenate((leave[:, kept].T, rows.table[rows.slot[landing[kept]]].reshape(len(kept), -1)), axis=1)
     alive = np.ones(len(kept), np.bool_)
     for kind in range(len(kept)):
-        beats = (profile <= profile[kind]).all(axis=1) & alive
+        beats = (costs <= costs[kind]).all(axis=1) & alive
         beats[kind] = False
         alive[kind] = not beats.any()
     return kept[alive]

@@ -24,6 +24,7 @@ only names functions made before it; hence a pair only ever waits for pairs of e
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -31,15 +32,38 @@ import numpy.typing as npt
 from stcc.compiler.binding.defaults import default_states
 from stcc.compiler.binding.interning import DEAD, MAX_ENTRIES, Functions, Records
 from stcc.compiler.options import Deadline
-from stcc.formats.binding import EXPOSED, MOVE, POPPED
+from stcc.formats.binding import EXPOSED, POPPED
+from stcc.formats.distinct import distinct
 from stcc.formats.machine import Machine, end_states
 
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 
 DEAD_VALUE, UNKNOWN = -1, -2
+_NONE: Int64 = np.zeros(0, np.int64)
 _LONG = 1 << 9  # entries from which a function is composed by itself: 3.1 -> 1.7 s in all on 16,566 states with open objects
 _CHUNK = 1 << 20  # entries composed at once: bounds the temporaries to some 32 MiB
+
+
+class _Short(NamedTuple):
+    """Pairs whose functions have few rows: those rows one after the other, the class of each, where each pair's end, the steps of their
+    values, and where those were unknown."""
+
+    pairs: Int64
+    rows: Int32
+    classes: Int64
+    ends: Int64
+    stepped: Int32
+    places: npt.NDArray[np.intp]
+
+
+class _Stepped(NamedTuple):
+    """Pairs on their way: the steps (value * classes + class, distinct) that were unknown; pairs with long rows, each with the steps of its
+    values and where those were unknown; the other pairs."""
+
+    unknown: Int64
+    long: list[tuple[int, Int32, npt.NDArray[np.intp]]]
+    short: _Short | None = None
 
 
 class Algebra:
@@ -61,16 +85,15 @@ class Algebra:
         self.following[DEAD] = DEAD
         self._states, self._classes = machine.states, machine.classes
         self._ends = end_states(machine)
-        self._lazy = np.append((machine.exits >= 0) & ~self._ends, False)  # -1 is dead
+        self._ends_or_dead = np.append(self._ends, False)  # -1 is dead
+        self._lazy = np.append((machine.exits >= 0) & ~self._ends, False)
         self.default = default_states(machine)
         self._excepted: npt.NDArray[np.bool_] = self.default != np.arange(machine.states)
         self.has_defaults = bool(self._excepted.any())
-        self._stepped: Int32 = np.full(machine.states, DEAD_VALUE, np.int32)  # scratch: all dead between uses
-        self._waits: npt.NDArray[np.int8] = np.full(64, -1, np.int8)  # of each function, -1 where not looked at yet
-        self._returns: list[list[int]] = machine.returns.tolist()
+        self._exceptions: dict[int, tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]] = {}
         self._steps = self._plain_steps()
         self.identity = self._identity(np.flatnonzero(~self._ends))
-        on_returns = [self._identity(np.unique(column[column >= 0])) for column in machine.returns.T]
+        on_returns = [self._identity(distinct(column[column >= 0])) for column in machine.returns.T]
         self._on_returns: Int64 = np.array([*on_returns, DEAD], np.int64)  # behind the last exit: one that nobody returns from
 
     def _identity(self, states: npt.NDArray[np.intp]) -> int:
@@ -92,20 +115,15 @@ class Algebra:
         self._make_room()
         return value
 
-    def _moved(self, pushes: tuple[int, ...], state: int) -> int:
-        """The value of ``move(pushes, state)``."""
-        if not pushes:
-            return state
-        value = self._states + self.records.move(pushes, state)
-        self._make_room()
-        return value
-
     def _make_room(self) -> None:
         """Let ``_steps`` have a column for every value, and one for dead."""
-        missing = self._states + len(self.records) + 1 - self._steps.shape[1]
-        if missing > 0:
-            more = np.full((self._classes, max(missing, 64, self._steps.shape[1] // 4)), UNKNOWN, np.int32)
-            self._steps = np.concatenate((self._steps[:, :-1], more, self._steps[:, -1:]), axis=1)
+        width = self._steps.shape[1]
+        if self._states + len(self.records) + 1 > width:
+            wider = np.empty((self._classes, max(self._states + len(self.records) + 64, width + width // 2)), np.int32)
+            wider[:, : width - 1] = self._steps[:, :-1]
+            wider[:, width - 1: -1] = UNKNOWN
+            wider[:, -1] = DEAD_VALUE
+            self._steps = wider
 
     def _plain_steps(self) -> Int32:
         """Class x value -> value: plain states' steps by array operations, room for records behind them; the last column is dead's."""
@@ -115,11 +133,12 @@ class Algebra:
         self._steps = np.full((self._classes, self._states + room), fresh, np.int32)
         self._steps[:, -1] = DEAD_VALUE
         landed = np.arange(self._states, dtype=np.int32)
-        for exit_ in np.unique(machine.exits[ends]).tolist():
+        for exit_ in distinct(machine.exits[ends]).tolist():
             wanted = machine.sites or exit_ == 0  # without a stack the text would end through an exit that does not accept
             landed[ends & (machine.exits == exit_)] = self._leaving(POPPED, exit_) if wanted else DEAD_VALUE
-        entered = [self._settle(machine.pushes(edge), int(target)) for edge, target in enumerate(machine.edge_target)]
-        cells = np.concatenate((landed, np.array(entered, np.int32), np.array([DEAD_VALUE], np.int32)))  # cell -1 is the last
+        edges = np.arange(len(machine.edge_target), dtype=np.int32)
+        entered = self._settle(self._pushed(np.zeros(len(edges), np.int32), edges), machine.edge_target)
+        cells = np.concatenate((landed, entered, np.array([DEAD_VALUE], np.int32)))  # cell -1 is the last
         steps = self._steps
         steps[:, : self._states] = cells[machine.table.T]
         lazy = np.flatnonzero(self._lazy[:-1]) if machine.sites else np.zeros(0, np.intp)
@@ -135,36 +154,79 @@ class Algebra:
 
     def resolve(self, pairs: Int64) -> None:
         """Fill ``following`` for pairs ``function * classes + class``, rising and distinct. Cost: their entries, once."""
-        waiting = [pairs]
+        waiting: list[_Stepped | Int64] = [pairs]
         while waiting:
-            pairs = waiting[-1]
-            pairs = pairs[self.following.ravel()[pairs] < 0]
-            needed = self._fill_steps(pairs) if len(pairs) and self.machine.sites else pairs[:0]
-            if len(needed):
-                waiting.append(needed)
+            part = waiting.pop()
+            if isinstance(part, _Stepped):
+                needed = self._fill_steps(part.unknown) if len(part.unknown) else _NONE
+                if len(needed):
+                    waiting += part, needed
+                else:
+                    self._compose(part)
                 continue
-            waiting.pop()
-            long = self._are_long(pairs)
-            for pair in pairs[long].tolist():
-                self._compose_long(pair)
-            for chunk in self._chunks(pairs[~long]):
-                self._compose(chunk)
+            chunks = list(self._chunks(part[self.following.ravel()[part] < 0]))
+            waiting += chunks[:0:-1]
+            if chunks:
+                waiting.append(self._step(chunks[0]))
 
-    def _are_long(self, pairs: Int64) -> npt.NDArray[np.bool_]:
-        """Whether each pair's function is worth a gather of its own."""
-        return self.functions.sizes(pairs // self._classes) >= _LONG
+    def _step(self, pairs: Int64) -> _Stepped:
+        """The rows of the functions of ``pairs``, and the steps of their values as far as they are known."""
+        is_long = self.functions.sizes(pairs // self._classes) >= _LONG
+        unknown, long = [_NONE], []
+        for pair in pairs[is_long].tolist():
+            function, class_ = divmod(pair, self._classes)
+            rows = self.functions.rows[function]
+            stepped = self._steps[class_].take(rows[:, 1])  # of one class: a contiguous row, which stays in the cache
+            places = np.flatnonzero(stepped == UNKNOWN) if stepped.min() == UNKNOWN else _NONE
+            if len(places):
+                unknown.append(rows[places, 1].astype(np.int64) * self._classes + class_)
+            long.append((pair, stepped, places))
+        pairs = pairs[~is_long]
+        if not len(pairs):
+            return _Stepped(distinct(np.concatenate(unknown)), long)
+        rows, classes, ends = self._entries(pairs)
+        stepped = self._cells(rows[:, 1], classes)
+        places = np.flatnonzero(stepped == UNKNOWN)
+        unknown.append(rows[places, 1].astype(np.int64) * self._classes + classes[places])
+        return _Stepped(distinct(np.concatenate(unknown)), long, _Short(pairs, rows, classes, ends, stepped, places))
 
-    def _compose_long(self, pair: int) -> None:
-        """As ``_compose`` for one pair: its class's steps are one contiguous row, which stays in the cache."""
+    def _compose(self, part: _Stepped) -> None:
+        """Intern the functions that follow, now that all steps are known."""
+        if self.deadline is not None:
+            self.deadline.check_now()
+        for pair, stepped, places in part.long:
+            self._compose_long(pair, stepped, places)
+        if part.short is not None:
+            self._compose_short(part.short)
+
+    def _compose_long(self, pair: int, stepped: Int32, places: npt.NDArray[np.intp]) -> None:
+        """Intern the function that follows a pair whose values have these steps, those at ``places`` since then known."""
         function, class_ = divmod(pair, self._classes)
         rows = self.functions.rows[function]
-        stepped = self._steps[class_].take(rows[:, 1])
-        alive = np.flatnonzero(self._differ_in_one(rows[:, 0], stepped) if self.has_defaults else stepped >= 0)
+        if len(places):
+            stepped[places] = self._steps[class_].take(rows[places, 1])
+        kept_ = stepped >= 0
+        if self.has_defaults:
+            exceptions, usual = self._exceptions_of(function)
+            if len(exceptions):
+                kept_[exceptions] = stepped.take(exceptions) != np.append(stepped, np.int32(DEAD_VALUE)).take(usual)
+        alive = np.flatnonzero(kept_)
         kept = np.empty((len(alive), 2), np.int32)
         kept[:, 0] = rows[:, 0].take(alive)
         kept[:, 1] = stepped.take(alive)
         found = self._function(kept.tobytes())
         self.following[function, class_] = found
+
+    def _exceptions_of(self, function: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+        """Which rows of a function are exceptions, and which row is that of the default of each; one past the last where that is dead."""
+        known = self._exceptions.get(function)
+        if known is None:
+            states = self.functions.rows[function][:, 0]
+            exceptions = np.flatnonzero(self._excepted[states])
+            wanted = self.default[states[exceptions]]
+            places = np.minimum(states.searchsorted(wanted), len(states) - 1)
+            known = self._exceptions[function] = exceptions, np.where(states[places] == wanted, places, len(states))
+        return known
 
     def _chunks(self, pairs: Int64) -> Iterator[Int64]:
         """The pairs in pieces of about ``_CHUNK`` entries."""
@@ -181,43 +243,31 @@ class Algebra:
         sizes = self.functions.sizes(functions)
         return np.concatenate(parts), np.repeat(classes, sizes), np.cumsum(sizes)
 
-    def _compose(self, pairs: Int64) -> None:
-        """Intern the functions that follow ``pairs``, all of whose value steps are known."""
-        rows, classes, ends = self._entries(pairs)
-        stepped = self._cells(rows[:, 1], classes)
+    def _compose_short(self, short: _Short) -> None:
+        """``_compose_long`` for many pairs at once."""
+        rows, stepped, ends, places = short.rows, short.stepped, short.ends, short.places
+        stepped[places] = self._cells(rows[places, 1], short.classes[places])
         alive = np.flatnonzero(self._differ(rows[:, 0], stepped, ends) if self.has_defaults else stepped >= 0)
         kept = rows[alive]
         kept[:, 1] = stepped[alive]
-        ends = (np.searchsorted(alive, ends) * 8).tolist()
         keys, low = kept.tobytes(), 0
         found = []
         known = self.functions.ids.get
-        if self.deadline is not None:
-            self.deadline.check_now()
-        for high in ends:
+        for high in (np.searchsorted(alive, ends) * 8).tolist():
             key = keys[low:high]
             number = known(key)  # nearly always
             found.append(self._function(key) if number is None else number)
             low = high
-        self.following.ravel()[pairs] = found
+        self.following.ravel()[short.pairs] = found
 
     def _cells(self, values: Int32, classes: Int64) -> Int32:
         """The steps of values by classes; one gather from the flat table takes half the time of one by two indices."""
         cells: Int32 = self._steps.ravel().take(classes * self._steps.shape[1] + values)
         return cells
 
-    def _differ_in_one(self, states: Int32, stepped: Int32) -> npt.NDArray[np.bool_]:
-        """Which entries of one function's rows stay: those alive, of exceptions those that still differ from their default's value."""
-        kept = stepped >= 0
-        exceptions = np.flatnonzero(self._excepted[states])
-        if len(exceptions):
-            self._stepped[states] = stepped
-            kept[exceptions] = stepped[exceptions] != self._stepped[self.default[states[exceptions]]]
-            self._stepped[states] = DEAD_VALUE
-        return kept
-
     def _differ(self, states: Int32, stepped: Int32, ends: Int64) -> npt.NDArray[np.bool_]:
-        """The same for the rows of several functions, one after the other, each of which stops at its ``ends``."""
+        """Which entries of several functions' rows, each of which stops at its ``ends``, stay: those alive, of exceptions those that still
+        differ from their default's value."""
         kept = stepped >= 0
         exceptions = np.flatnonzero(self._excepted[states])
         if len(exceptions):
@@ -229,96 +279,96 @@ class Algebra:
             kept[exceptions] = stepped[exceptions] != usual
         return kept
 
-    def _fill_steps(self, pairs: Int64) -> Int64:
-        """Compute the value steps that ``pairs`` use, as far as possible; the pairs of earlier functions that the rest waits for."""
-        needed: set[int] = set()
-        for chunk in self._chunks(pairs[self._may_wait(pairs // self._classes)]):
-            rows, classes, _ = self._entries(chunk)
-            unknown = self._cells(rows[:, 1], classes) == UNKNOWN
-            steps = np.unique(rows[unknown, 1].astype(np.int64) * self._classes + classes[unknown])
-            for step in self._fill_many(steps).tolist():
-                if self.deadline is not None:
-                    self.deadline.check()
-                value, class_ = divmod(step, self._classes)
-                pair = self._fill_step(value, class_)
-                if pair >= 0:
-                    needed.add(pair)
-        return np.array(sorted(needed), np.int64)
-
-    def _may_wait(self, functions: Int64) -> npt.NDArray[np.bool_]:
-        """Whether each function has a value whose steps are computed on demand."""
-        if len(self._waits) < len(self.functions):
-            self._waits = np.concatenate((self._waits, np.full(len(self.functions), -1, np.int8)))
-        fresh = np.unique(functions[self._waits[functions] < 0])
-        if len(fresh):
-            values = np.concatenate([self.functions.rows[function][:, 1] for function in fresh.tolist()])
-            waits = values >= self._states
-            waits |= self._lazy[np.where(waits, -1, values)]
-            counts = np.concatenate((np.zeros(1, np.intp), np.cumsum(waits)))[np.cumsum(self.functions.sizes(fresh))]
-            self._waits[fresh] = np.diff(counts, prepend=0) > 0
-        return self._waits[functions] > 0
-
-    def _fill_many(self, steps: Int64) -> Int64:
-        """Compute what array operations can of the steps (value x class), inner moves of MOVE records and what is dead; the other steps."""
+    def _fill_steps(self, steps: Int64) -> Int64:
+        """Compute the steps (value * classes + class), as far as possible; the pairs of earlier functions that the rest waits for."""
+        if self.deadline is not None:
+            self.deadline.check_now()
         values, classes = np.divmod(steps, self._classes)
-        heads, stacks, functions = self.records.columns()
-        records = np.maximum(values - self._states, 0)
-        moves = (values >= self._states) & (stacks[records] > 0)
-        cells = self.machine.table[np.where(moves, heads[records], 0), classes]
-        inner = moves & (cells >= 0) & (cells < self._states)
-        inner &= ~self._ends[np.where(inner, cells, 0)]
-        keys, place = np.unique(stacks[records[inner]].astype(np.int64) * self._states + cells[inner], return_inverse=True)
-        found = np.array(self.records.moves(keys.tolist()), np.int32) + np.int32(self._states)
+        moves = self._are_moves(values)
+        self._fill_moves(values[moves], classes[moves])
+        return self._fill_ends(values[~moves], classes[~moves])
+
+    def _are_moves(self, values: Int64) -> npt.NDArray[np.bool_]:
+        """Whether each value is a MOVE record."""
+        _, stacks, _ = self.records.columns()
+        records = values - self._states
+        return (records >= 0) & (stacks[np.maximum(records, 0)] > 0)
+
+    def _fill_moves(self, values: Int64, classes: Int64) -> None:
+        """Compute the steps of MOVE records by classes."""
+        heads, stacks, _ = self.records.columns()
+        stepped = self._step_moves(stacks[values - self._states], heads[values - self._states], classes)
+        self._steps[classes, values] = stepped
+
+    def _fill_ends(self, values: Int64, classes: Int64) -> Int64:
+        """Compute steps of states that end their rule, POPPED and EXPOSED records, as far as the functions behind them are known.
+
+        Returns the pairs that the others wait for.
+        """
+        heads, _, functions = self.records.columns()
+        plain = values < self._states
+        records = np.where(plain, 0, values - self._states)
+        exits = np.where(plain, self.machine.exits[np.where(plain, values, 0)], heads[records])
+        behind = np.where(plain, -1, functions[records])
+        behind = np.where(behind < 0, self._on_returns[np.minimum(exits, len(self._on_returns) - 1)], behind)
+        rests = self.following[behind, classes]
+        stepped = np.full(len(values), DEAD_VALUE, np.int32)
+        alive = np.flatnonzero(rests > DEAD)
+        keys, place = np.unique(exits[alive] * np.int64(len(self.following)) + rests[alive], return_inverse=True)
+        found = [self._leaving(EXPOSED, *divmod(key, len(self.following))) for key in keys.tolist()]
+        stepped[alive] = np.array(found, np.int32)[place]
+        known = rests >= 0
+        self._steps[classes[known], values[known]] = stepped[known]
+        return distinct(behind[~known] * self._classes + classes[~known])
+
+    def _step_moves(self, stacks: Int32, states: Int32, classes: Int64) -> Int32:
+        """The values of ``move(stacks, states)``, stacks not empty, after one byte of each of the classes."""
+        cells = self.machine.table[states, classes]
+        leaving = np.flatnonzero((cells < 0) & self._lazy[states])
+        if len(leaving):
+            stacks = stacks.copy()
+            returned = self._returned(stacks[leaving], self.machine.exits[states[leaving]])
+            stacks[leaving] = self.records.parents(stacks[leaving])
+            cells[leaving] = np.where(returned >= 0, self.machine.table[returned, classes[leaving]], DEAD_VALUE)
+        entering = np.flatnonzero(cells >= self._states)
+        if len(entering):
+            edges = cells[entering] - self._states
+            stacks = stacks.copy()
+            stacks[entering] = self._pushed(stacks[entering], edges)
+            cells[entering] = self.machine.edge_target[edges]
+        return self._settle(stacks, cells)
+
+    def _returned(self, stacks: Int32, exits: npt.NDArray[np.int16]) -> Int32:
+        """The states that follow the last site of each stack by each exit, -1 where none does."""
+        states: Int32 = self.machine.returns[self.records.last_sites(stacks), exits]
+        return states
+
+    def _pushed(self, stacks: Int32, edges: Int32) -> Int32:
+        """Each stack with the sites of each edge opened on it."""
+        keys, place = np.unique(stacks.astype(np.int64) * max(1, len(self.machine.edge_target)) + edges, return_inverse=True)
+        found = np.empty(len(keys), np.int32)
+        for number, key in enumerate(keys.tolist()):
+            stack, edge = divmod(key, len(self.machine.edge_target))
+            for site in self.machine.pushes(edge):
+                stack = self.records.push(stack, site)
+            found[number] = stack
+        return found[place]
+
+    def _settle(self, stacks: Int32, states: Int32) -> Int32:
+        """``move(stacks, states)``, returned from at once where a state is an end state; -1 is a dead state."""
+        ended = self._ends_or_dead[states]
+        values = states.copy()
+        open_ = stacks > 0
+        inner = np.flatnonzero(ended & open_)
+        if len(inner):
+            stacks = stacks.copy()
+            values[inner] = self._returned(stacks[inner], self.machine.exits[states[inner]])
+            stacks[inner] = self.records.parents(stacks[inner])
+        outer = np.flatnonzero(ended & ~open_)
+        for exit_ in distinct(self.machine.exits[states[outer]]).tolist():
+            values[outer[self.machine.exits[states[outer]] == exit_]] = self._leaving(POPPED, exit_)
+        moved = np.flatnonzero((stacks > 0) & (values >= 0))
+        keys, place = np.unique(stacks[moved].astype(np.int64) * self._states + values[moved], return_inverse=True)
+        values[moved] = np.array(self.records.moves(keys.tolist()), np.int32)[place] + np.int32(self._states)
         self._make_room()
-        self._steps[classes[inner], values[inner]] = found[place]
-        exits = np.where(values < self._states, self.machine.exits[np.minimum(values, self._states - 1)], heads[records])
-        suffixes = np.where((values >= self._states) & (functions[records] >= 0), functions[records],
-                            self._on_returns[np.minimum(np.where(moves, 0, exits), len(self._on_returns) - 1)])
-        dead = np.where(moves, (cells < 0) & ~self._lazy[heads[records]], self.following[suffixes, classes] == DEAD)
-        self._steps[classes[dead], values[dead]] = DEAD_VALUE
-        left: Int64 = steps[~inner & ~dead]
-        return left
-
-    def _fill_step(self, value: int, class_: int) -> int:
-        """Compute one value step; the pair it waits for, or -1 when done."""
-        record = value - self._states
-        if record >= 0 and self.records.kind[record] == MOVE:
-            self._steps[class_, value] = self._step_move(self.records.stacks[self.records.stack[record]], self.records.head[record], class_)
-            return -1
-        exit_ = int(self.machine.exits[value]) if record < 0 else self.records.head[record]
-        exposed = record >= 0 and self.records.kind[record] == EXPOSED
-        function = self.records.function[record] if exposed else int(self._on_returns[min(exit_, len(self._on_returns) - 1)])
-        rest = int(self.following[function, class_])
-        if rest < 0:
-            return function * self._classes + class_
-        # the record first: making one may move the table
-        result = DEAD_VALUE if rest == DEAD else self._leaving(EXPOSED, exit_, rest)
-        self._steps[class_, value] = result
-        return -1
-
-    def _step_move(self, pushes: tuple[int, ...], state: int, class_: int) -> int:
-        """The value of ``move(pushes, state)``, pushes not empty, after one byte of ``class_``."""
-        cell = int(self.machine.table[state, class_])
-        exit_ = int(self.machine.exits[state])
-        if cell < 0 and exit_ >= 0 and not self._ends[state]:
-            state = self._returns[pushes[-1]][exit_]
-            pushes = pushes[:-1]
-            cell = int(self.machine.table[state, class_]) if state >= 0 else -1
-        if cell < 0:
-            return DEAD_VALUE
-        if cell < self._states:
-            return self._settle(pushes, cell)
-        edge = cell - self._states
-        return self._settle(pushes + self.machine.pushes(edge), int(self.machine.edge_target[edge]))
-
-    def _settle(self, pushes: tuple[int, ...], state: int) -> int:
-        """``move(pushes, state)``, returned from at once where ``state`` is an end state."""
-        if self._ends[state]:
-            exit_ = int(self.machine.exits[state])
-            if not pushes:
-                return self._leaving(POPPED, exit_)
-            state = self._returns[pushes[-1]][exit_]
-            pushes = pushes[:-1]
-            if state < 0:
-                return DEAD_VALUE
-        return self._moved(pushes, state)
+        return values

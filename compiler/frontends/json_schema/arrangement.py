@@ -31,7 +31,7 @@ MOST_COUNTED_NAMES = 5
 """Most names of an object whose members are counted, in relaxed order."""
 MOST_CERTAIN = 8
 """Most names that a member of is owed whatever the alternatives, in relaxed order: each set of them is a state."""
-RELAXED_PLACES, RELAXED_NODES, RELAXED_EXPANSIONS = 1500, 24_000, 10_000
+RELAXED_PLACES, RELAXED_NODES, RELAXED_EXPANSIONS = 1000, 24_000, 1500
 """Most states of one object times its names, nodes of its rule, and expansions of formulas, in relaxed order; past them the object is
 arranged as ``declared``."""
 FREE_STATES, SETTLED_STATES = (32, 1), 256
@@ -39,7 +39,7 @@ FREE_STATES, SETTLED_STATES = (32, 1), 256
 none are."""
 MOST_UNDECIDED = 4
 """Most subschemas that an object or array behind a free state may be asked to tell apart."""
-RELAXED_ALLOWANCE = 30_000
+RELAXED_ALLOWANCE = 20_000
 """Nodes that all attempts at relaxed order may make in one grammar; from then on an object may have ``FRUGAL_NODES``."""
 FRUGAL_NODES = 2000
 

@@ -42,15 +42,14 @@ class KeyAutomaton:
         spelled = {utf8(name, "properties"): index for index, name in enumerate(names)}
         self._trie = spell(algebra.literals(spelled, max_states)) if names else _EMPTY
         self._free = spell(classes) if classes is not None else _EMPTY
-        stacked = np.stack([self._trie.byte_class, self._free.byte_class])
-        pairs, inverse = np.unique(stacked, axis=1, return_inverse=True)
+        both, inverse = np.unique(self._trie.byte_class.astype(np.int32) << 8 | self._free.byte_class, return_inverse=True)
         self._byte_class = inverse.reshape(-1).astype(np.uint8)
-        self._trie_rows = self._trie.table[:, pairs[0]]
-        self._free_rows = self._free.table[:, pairs[1]]
-        self._below = _labels_below(self._trie)
+        self._trie_rows = self._trie.table[:, both >> 8]
+        self._free_rows = self._free.table[:, both & 255]
         self._free_state = _paired_states(self._trie_rows, self._free_rows, self._trie.start, self._free.start)
         self._numbers: dict[_State, int] = {}
         self._onward = [[(column, row[column]) for column in range(len(row)) if row[column] >= 0] for row in self._trie_rows.tolist()]
+        self._below = _labels_below(self._onward, self._trie)
         self._accept: list[int] = self._trie.accept.tolist()
         self._pending: list[tuple[int, int, npt.NDArray[np.int32], bytes, tuple[int, ...]]] = []
         self._rows: list[npt.NDArray[np.int32]] = []
@@ -132,8 +131,9 @@ def _digest(part: npt.NDArray[np.int32]) -> bytes:
     return raw if len(raw) <= _DIGEST else hashlib.blake2b(raw, digest_size=_DIGEST).digest()
 
 
-def _labels_below(dfa: Dfa) -> list[npt.NDArray[np.int32]]:
-    """For each state the labels it can still reach, rising. The DFA is acyclic."""
+def _labels_below(onward: list[list[tuple[int, int]]], dfa: Dfa) -> list[npt.NDArray[np.int32]]:
+    """For each state the labels it can still reach, rising. The DFA, whose steps ``onward`` lists as (column, target), is acyclic."""
+    children = [dict.fromkeys(target for _, target in steps) for steps in onward]
     found: list[set[int] | None] = [None] * dfa.states
     order: list[int] = []
     stack = [dfa.start]
@@ -144,15 +144,14 @@ def _labels_below(dfa: Dfa) -> list[npt.NDArray[np.int32]]:
             order.append(~state)
             continue
         stack.append(~state)
-        for child in np.unique(dfa.table[state]).tolist():
-            if child >= 0 and child not in seen:
+        for child in children[state]:
+            if child not in seen:
                 seen.add(child)
                 stack.append(child)
     for state in order:
         labels = {int(dfa.accept[state])} - {-1}
-        for child in np.unique(dfa.table[state]).tolist():
-            if child >= 0:
-                labels |= found[child] or set()
+        for child in children[state]:
+            labels |= found[child] or set()
         found[state] = labels
     return [np.array(sorted(labels or ()), np.int32) for labels in found]
 
