@@ -242,7 +242,8 @@ def verify_paths(manifest: Manifest) -> None:
     read = {os.path.realpath(path) for path in paths}
     taken: dict[str, str] = {}
     for target in manifest.targets:
-        _take(manifest, target.output, "targets", target.source.name, target.name, read, taken)
+        source = os.fspath(target.source) if target.text is not None else os.path.relpath(target.source, manifest.file.parent)
+        _take(manifest, target.output, "targets", source, target.name, read, taken)
     for key, path in (("report", manifest.report), ("summary", manifest.summary)):
         if path is not None and (path.is_file() or not path.exists()):  # several may go to a device or a pipe
             _take(manifest, path, key, f"the {key}", path.name, read, taken)
