@@ -36,6 +36,7 @@ from stcc.compiler.options import Deadline, Options
 from stcc.compiler.trim import trim
 from stcc.formats import Artifact, Vocabulary
 from stcc.formats.artifact import TAGS, Metadata
+from stcc.formats.few_collections import few_collections
 from stcc.formats.fingerprint import source_digest
 from stcc.formats.machine import Machine
 from stcc.formats.policy import PolicyGraph
@@ -353,17 +354,10 @@ class _Run:
         self.policy: PolicyGraph | None = None
 
     def artifact(self, build: Callable[[], Grammar], digest_of: bytes, vocabularies: Iterable[Vocabulary]) -> Artifact:
-        """The passes after the front end."""
-        options, deadline, stage = self.options, self.deadline, self.trace.stage
+        """The front end and the passes after it, with what stops them told as an error of this source."""
         try:
-            grammar = stage("grammar", build)
-            trimmed = stage("trimmed", lambda: trim(grammar, deadline))
-            inlined = stage("inlined", lambda: inline(trimmed, options.max_states, deadline=deadline))
-            machine = stage("machine", lambda: self._linked(inlined))
-            artifact = Artifact.create(self.kind, machine, self.metadata(digest_of), policy=self.policy)
-            for vocabulary in vocabularies:
-                artifact = stage("actions", lambda artifact=artifact, vocabulary=vocabulary:  # type: ignore[misc]
-                                 bind(artifact, vocabulary, deadline=deadline))
+            with few_collections():
+                return self._passes(build, digest_of, vocabularies)
         except CompileError as error:
             raise error.with_source(self.source) from error.__cause__
         except RecursionError:
@@ -371,6 +365,17 @@ class _Run:
         except MemoryError:
             raise BudgetError("compiling needs more memory than there is", source=self.source,
                               hint="lower max_states to stop earlier, or simplify the source") from None
+
+    def _passes(self, build: Callable[[], Grammar], digest_of: bytes, vocabularies: Iterable[Vocabulary]) -> Artifact:
+        options, deadline, stage = self.options, self.deadline, self.trace.stage
+        grammar = stage("grammar", build)
+        trimmed = stage("trimmed", lambda: trim(grammar, deadline))
+        inlined = stage("inlined", lambda: inline(trimmed, options.max_states, deadline=deadline))
+        machine = stage("machine", lambda: self._linked(inlined))
+        artifact = Artifact.create(self.kind, machine, self.metadata(digest_of), policy=self.policy)
+        for vocabulary in vocabularies:
+            artifact = stage("actions", lambda artifact=artifact, vocabulary=vocabulary:  # type: ignore[misc]
+                             bind(artifact, vocabulary, deadline=deadline))
         return artifact
 
     def _linked(self, inlined: Grammar) -> Machine:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +13,7 @@ from rich.table import Table
 
 from stcc.formats import Vocabulary
 from stcc.formats.container import write_atomic
+from stcc.formats.few_collections import few_collections
 from stcc.formats.summary import printable
 from stcc.runtime.commands.explain_tokens import FieldBlocks, need_after, shortest_output
 from stcc.runtime.commands.targets import check_target
@@ -24,8 +22,6 @@ from stcc.runtime.grammar import Grammar
 from stcc.runtime.load import load
 from stcc.runtime.seam import drawing_parts, explain_file, explanation_data, is_artifact
 
-_OBJECTS = 200_000
-"""New objects between two collections."""
 MOST_ROWS = 200
 MOST_WARNINGS = 12
 """Rows and warnings that are shown; ``--json`` and ``--html`` have all."""
@@ -50,7 +46,7 @@ def explain_command(console: Console, file: Path, pack: Path | None, page: Path 
         raise click.UsageError("--whitespace, --closed and --unenforced are for sources; a .stc is compiled already")
     if page is not None:
         check_target(page, "--html", file, pack)
-    with console.status(f"explaining {printable(file.name)}"), _few_collections():
+    with console.status(f"explaining {printable(file.name)}"), few_collections():
         explanation = explain_file(file, given or None)
         vocabulary = Vocabulary.load(pack) if pack is not None else None
         report = {"file": str(file), **full_report(explanation, vocabulary)}
@@ -64,17 +60,6 @@ def explain_command(console: Console, file: Path, pack: Path | None, page: Path 
     else:
         terminal = sys.stdout is not None and sys.stdout.isatty()
         _show(report, Console(markup=False, highlight=False, emoji=False, width=None if terminal else 400))
-
-
-@contextlib.contextmanager
-def _few_collections() -> Iterator[None]:
-    """What a grammar is read into are a million objects that all stay: looking through them for cycles takes a fifth of the time."""
-    before = gc.get_threshold()
-    gc.set_threshold(max(before[0], _OBJECTS), *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 def full_report(explanation: Any, vocabulary: Vocabulary | None) -> dict[str, Any]:
