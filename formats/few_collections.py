@@ -23,8 +23,8 @@ _before = gc.get_threshold()
 def few_collections() -> Iterator[None]:
     """Let the collector wait for ``OBJECTS`` new objects.
 
-    May be nested, and entered by several threads: the last to leave restores what was set when the first came in. A collector that is turned
-    off, or waits longer, is left alone.
+    May be nested, and entered by several threads: the last to leave restores what was set when the first came in. A collector that is
+    turned off, or waits longer, is left alone.
     """
     global _inside, _before
     with _lock:
