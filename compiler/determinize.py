@@ -241,8 +241,8 @@ class _Construction:
         return self.names[self._rule(number)] if self.names else ""
 
     def _check_time(self, number: int) -> None:
-        if self.deadline is not None:
-            self.deadline.check(self._name(number))
+        if self.deadline is not None and self.deadline.due():
+            self.deadline.check_now(self._name(number))
 
     def _check(self, number: int, sets: int) -> None:
         self._check_time(number)

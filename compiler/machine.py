@@ -91,7 +91,8 @@ def _number(
     merged: Int32, rows: Int32, is_state: npt.NDArray[np.bool_], linked: Linked, first: Int64, start: int, byte_class: UInt8,
 ) -> Machine:
     """Number the reachable states along chains, edges by their first use in the table, sites by their first push."""
-    links = [_successors(row, merged, is_state) if state else [] for row, state in zip(rows.tolist(), is_state.tolist(), strict=True)]
+    states, calls = is_state.tolist(), _Calls(merged)
+    links = [_successors(row, states, calls) if state else [] for row, state in zip(rows.tolist(), states, strict=True)]
     order = reverse_postorder(links, start)
     used = rows[order]
     edges = _by_first_use(used[(used >= 0) & ~is_state[used]])
@@ -114,25 +115,37 @@ def _number(
     )
 
 
-def _successors(row: list[int], merged: Int32, is_state: npt.NDArray[np.bool_]) -> list[int]:
+class _Calls(dict[int, tuple[int, list[int]]]):
+    """Of each edge, looked at when first asked for: its target, and the returns of the sites that it pushes, the last one's first."""
+
+    def __init__(self, merged: Int32) -> None:
+        super().__init__()
+        self._merged = merged
+
+    def __missing__(self, edge: int) -> tuple[int, list[int]]:
+        target, *pushes = (node for node in self._merged[edge].tolist() if node >= 0)
+        self[edge] = target, [node for site in reversed(pushes) for node in self._merged[site].tolist() if node >= 0]
+        return self[edge]
+
+
+def _successors(row: list[int], is_state: list[bool], calls: _Calls) -> list[int]:
     """The states that a row leads to: moves in column order, then the returns of the sites that its edges push, then the edges' targets.
 
     A called rule is thereby placed after its caller, and does not part the states around the call.
     """
-    moves: dict[int, None] = {}
-    returns: dict[int, None] = {}
-    targets: dict[int, None] = {}
+    moves: list[int] = []
+    returns: list[int] = []
+    targets: list[int] = []
     for cell in dict.fromkeys(row):
         if cell < 0:
             continue
         if is_state[cell]:
-            moves[cell] = None
-            continue
-        target, *pushes = (node for node in merged[cell].tolist() if node >= 0)
-        targets[target] = None
-        for site in reversed(pushes):
-            returns.update((node, None) for node in merged[site].tolist() if node >= 0)
-    return list(moves | returns | targets)
+            moves.append(cell)
+        else:
+            target, behind = calls[cell]
+            targets.append(target)
+            returns += behind
+    return list(dict.fromkeys(moves + returns + targets))
 
 
 def _by_first_use(values: npt.NDArray[np.int32] | Int64) -> Int64:
