@@ -1,7 +1,7 @@
 """Masks on real schemas: ours, llguidance and xgrammar over the same MaskBench cases, in one process.
 
     python benchmarks/masks.py --cases maskbench.jsonl.gz --tokenizer DIR [--quick] [--json OUT] [--engines stcc,llguidance,xgrammar]
-                               [--rounds N] [--count N] [--every N]
+                               [--rounds N] [--count N] [--every N] [--offset K]
 
 CASES is a .jsonl(.gz) of ``{name, schema, tests: [{valid, data}]}``; DIR holds tokenizer.json and tokenizer_config.json. Peers take part
 if they are installed (``pip install llguidance xgrammar transformers``). The first 400 cases are used, 60 with ``--quick``.
@@ -333,6 +333,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_CASES} cases in place of {CASES}")
     parser.add_argument("--count", type=int, default=CASES, help=f"how many cases ({CASES})")
     parser.add_argument("--every", type=int, default=1, help="take every n-th case")
+    parser.add_argument("--offset", type=int, default=0, help="leave so many cases out at the beginning")
     parser.add_argument("--rounds", type=int, default=3, help="times that each case is run")
     parser.add_argument("--json", type=Path, help="also write the result here")
     arguments = parser.parse_args()
@@ -352,7 +353,8 @@ def main() -> None:
     warm_up(engines, tokenizer.encode('{"name": "Ada"}', add_special_tokens=False).ids)
     outcomes: dict[str, list[Outcome]] = {name: [] for name in engines}
     count = QUICK_CASES if arguments.quick else arguments.count
-    for case in itertools.islice(read_cases(arguments.cases, count * arguments.every), 0, None, arguments.every):
+    first, every = arguments.offset, arguments.every
+    for case in itertools.islice(read_cases(arguments.cases, first + count * every), first, None, every):
         texts = [(test.get("text") or json.dumps(test["data"], ensure_ascii=False), bool(test["valid"])) for test in case["tests"]]
         tests = [(tokenizer.encode(text, add_special_tokens=False).ids, valid) for text, valid in texts]
         for name, engine in engines.items():
