@@ -20,6 +20,7 @@ from stcc.compiler.ir import Grammar
 from stcc.compiler.minimize import first_members, inverse, merge_columns, refine, reverse_postorder
 from stcc.compiler.nfa import lower
 from stcc.compiler.options import Deadline, Options
+from stcc.formats.distinct import first_uses_of
 from stcc.formats.machine import Machine, verify_machine
 
 Int32 = npt.NDArray[np.int32]
@@ -95,9 +96,9 @@ def _number(
     links = [_successors(row, states, calls) if state else [] for row, state in zip(rows.tolist(), states, strict=True)]
     order = reverse_postorder(links, start)
     used = rows[order]
-    edges = _by_first_use(used[(used >= 0) & ~is_state[used]])
+    edges = first_uses_of(used[(used >= 0) & ~is_state[used]]).astype(np.int64)
     pushes = [[site for site in merged[edge, 1:].tolist() if site >= 0] for edge in edges.tolist()]
-    sites = _by_first_use(np.array([site for pushed in pushes for site in pushed], np.int64))
+    sites = first_uses_of(np.array([site for pushed in pushes for site in pushed], np.int64))
     place = inverse(order, len(merged))
     table = place[used]
     edge_place = inverse(edges, len(merged))[used]
@@ -146,9 +147,3 @@ def _successors(row: list[int], is_state: list[bool], calls: _Calls) -> list[int
             targets.append(target)
             returns += behind
     return list(dict.fromkeys(moves + returns + targets))
-
-
-def _by_first_use(values: npt.NDArray[np.int32] | Int64) -> Int64:
-    """Distinct values in order of first appearance."""
-    distinct, position = np.unique(values, return_index=True)
-    return distinct[np.argsort(position)].astype(np.int64)

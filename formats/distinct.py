@@ -21,3 +21,10 @@ def distinct(values: npt.NDArray[Integer]) -> npt.NDArray[Integer]:
     fresh[:1] = True
     np.not_equal(rising[1:], rising[:-1], out=fresh[1:])
     return rising[fresh]
+
+
+def first_uses_of(values: npt.NDArray[Integer]) -> npt.NDArray[Integer]:
+    """The distinct values of a one-dimensional array, in order of first appearance."""
+    found, first = np.unique(values, return_index=True)
+    uses: npt.NDArray[Integer] = found[np.argsort(first)]
+    return uses

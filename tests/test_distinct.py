@@ -1,4 +1,4 @@
-"""Distinct values against ``numpy.unique``."""
+"""Distinct values against ``numpy.unique``, and in order of appearance against a dictionary."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stcc.formats.distinct import distinct
+from stcc.formats.distinct import distinct, first_uses_of
 
 
 @pytest.mark.parametrize("dtype", [np.int16, np.int32, np.int64, np.uint8])
@@ -18,3 +18,4 @@ def test_distinct_values(dtype: type[np.integer], data: st.DataObject) -> None:
     values = np.array(data.draw(st.lists(few | st.integers(int(limits.min), int(limits.max)))), dtype)
     found = distinct(values)
     assert found.dtype == dtype and found.tolist() == np.unique(values).tolist()
+    assert first_uses_of(values).tolist() == list(dict.fromkeys(values.tolist()))

@@ -32,7 +32,7 @@ from stcc.compiler.binding.interning import DEAD, MAX_ENTRIES, Records
 from stcc.compiler.binding.values import DEAD_VALUE, Algebra
 from stcc.compiler.options import Deadline
 from stcc.formats.coding import offsets, spread
-from stcc.formats.distinct import distinct
+from stcc.formats.distinct import distinct, first_uses_of
 from stcc.formats.machine import Machine
 from stcc.formats.row_patterns import RowPatterns
 from stcc.formats.vocabulary import Vocabulary
@@ -161,7 +161,7 @@ def _with_records(algebra: Algebra, actions: int, run_starts: Int32, run_action:
 
     def number(values: Int32) -> None:
         nonlocal numbered
-        fresh = _first_uses(values[renumber[values] < 0])
+        fresh = first_uses_of(values[renumber[values] < 0])
         renumber[fresh] = np.arange(states + numbered, states + numbered + len(fresh))
         used.append(fresh - states)
         numbered += len(fresh)
@@ -234,10 +234,3 @@ def _first_heirs(default: Int32, keys: Int64, state: Int64, action: Int64, actio
         waiting = waiting[next_heir[waiting] < last_heir[waiting]]
     inherited = np.flatnonzero(found >= 0)
     return inherited, found[inherited]
-
-
-def _first_uses(values: Int32) -> Int32:
-    """The distinct values, in order of first appearance."""
-    found, first = np.unique(values, return_index=True)
-    uses: Int32 = found[np.argsort(first)]
-    return uses

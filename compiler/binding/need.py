@@ -193,8 +193,8 @@ class _System:
             return changed[:0]
         edges = np.repeat(low - (np.cumsum(counts) - counts), counts) + np.arange(total)
         slots = len(rows.table)
-        keys = np.sort(self._source[edges] * np.int64(slots) + np.repeat(rows.slot[changed], counts))
-        source, slot = np.divmod(keys[_differ_from_before(keys)], slots)  # values of one slot are one
+        keys = distinct(self._source[edges] * np.int64(slots) + np.repeat(rows.slot[changed], counts))  # values of one slot are one
+        source, slot = np.divmod(keys, slots)
         starts = np.flatnonzero(_differ_from_before(source))
         return self._lower(rows, source[starts], _fewest(rows.table, slot, starts) + rows.table.dtype.type(1))
 

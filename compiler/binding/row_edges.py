@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stcc.formats.coding import offsets, spread
+from stcc.formats.distinct import distinct
 from stcc.formats.row_patterns import RowPatterns
 
 Int32 = npt.NDArray[np.int32]
@@ -27,8 +28,7 @@ def row_edges(rows: RowPatterns) -> tuple[Int64, Int32]:
     edges = [values[alive] * states + sources[alive]]
     if rows.default is not None:
         edges.append(_inherited(rows, rows.default, source, turns))
-    edge = np.sort(np.concatenate(edges))
-    value, state = np.divmod(edge[_changes(edge)], states)
+    value, state = np.divmod(distinct(np.concatenate(edges)), states)
     return value, state.astype(np.int32)
 
 
