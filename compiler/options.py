@@ -14,6 +14,7 @@ _CHOICES = {
     "additional_properties": ("schema", "closed"),
     "property_order": ("auto", "declared", "relaxed", "any"),
     "formats": ("enforce", "annotate"),
+    "content": ("draft", "enforce", "annotate"),
     "unenforced": ("error", "warn"),
     "dialect": ("", "python", "ecma", "outlines"),
 }
@@ -29,6 +30,8 @@ class Options:
         property_order: ``declared``, ``any``, ``relaxed`` (every order that costs little), or ``auto``: relaxed where whitespace is
             flexible, else declared.
         formats: ``enforce`` or ``annotate``.
+        content: whether ``contentEncoding`` and ``contentMediaType`` constrain strings: ``annotate`` (never), ``enforce`` (always; what
+            cannot be enforced is refused), or ``draft``: in draft 7, which lets them, where they can be enforced, else not.
         unenforced: ``error``, or ``warn`` to record keywords that are left unenforced in the artifact.
         dialect: empty for the kind's own; ``outlines`` takes outlines-core's regex for a schema; ``python``/``ecma`` for patterns.
         max_states: most machine states, over all rules.
@@ -41,6 +44,7 @@ class Options:
     additional_properties: str = "schema"
     property_order: str = "auto"
     formats: str = "enforce"
+    content: str = "draft"
     unenforced: str = "error"
     dialect: str = ""
     max_states: int = 200_000

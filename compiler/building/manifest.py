@@ -38,7 +38,7 @@ else:
 NAMES = ("stc.toml", "pyproject.toml")
 """What a manifest may be called, in the order in which a folder is searched."""
 _LIMITS = {"max_states": int, "max_depth": int, "time_limit": float}
-_ABOUT_JSON = ("whitespace", "additional_properties", "property_order", "formats", "unenforced")
+_ABOUT_JSON = ("whitespace", "additional_properties", "property_order", "formats", "content", "unenforced")
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from click.core import ParameterSource
 from stcc.compiler.options import Options
 from stcc.compiler.sources import ABOUT_JSON, DIALECTS, read_source
 
-_SCHEMA_FLAGS = ("whitespace", "closed", "property_order", "formats", "unenforced", "documents")
+_SCHEMA_FLAGS = ("whitespace", "closed", "property_order", "formats", "content", "unenforced", "documents")
 _FLAGS = ("dialect", "max_states", "max_depth")
 """Names of the parameters of ``option_flags``: those about schemas, and the others but ``time_limit``, which bounds other work, too."""
 
@@ -24,6 +24,8 @@ def option_flags(command: Any) -> Any:
         click.option("--closed", is_flag=True, help="additionalProperties left out means false."),
         click.option("--property-order", type=click.Choice(["auto", "declared", "relaxed", "any"]), default="auto", show_default=True),
         click.option("--formats", type=click.Choice(["enforce", "annotate"]), default="enforce", show_default=True),
+        click.option("--content", type=click.Choice(["draft", "enforce", "annotate"]), default="draft", show_default=True,
+                     help="contentEncoding and contentMediaType: draft enforces them in draft 7, where it can."),
         click.option("--unenforced", type=click.Choice(["error", "warn"]), default="error", show_default=True,
                      help="warn: leave unsupported keywords unenforced, and record them in the artifact."),
         click.option("--dialect", type=click.Choice(["python", "ecma", "outlines"]), default=None,

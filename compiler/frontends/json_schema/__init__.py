@@ -9,6 +9,7 @@
     scalars.py counted.py counting.py folding.py finite_numbers.py   scalars: one DFA each, or blocks on the stack
     embedding.py tagged.py   schemas as parts of a larger grammar (tools)
     distinct.py        uniqueItems over items of any number: when an array may be marked
+    content.py         strings that hold JSON texts
 
 >>> grammar, notes = schema_grammar({"type": "boolean"})
 >>> len(grammar.rules)
@@ -22,6 +23,7 @@ from typing import Any
 
 from stcc.compiler.frontends.json_schema.arrays import array_rule
 from stcc.compiler.frontends.json_schema.construction import Construction, string_rule
+from stcc.compiler.frontends.json_schema.content import content_part_rule, content_rule
 from stcc.compiler.frontends.json_schema.counted import block_rule, counted_rule
 from stcc.compiler.frontends.json_schema.counted_arrays import items_rule
 from stcc.compiler.frontends.json_schema.document import Document, parse_schema
@@ -36,7 +38,7 @@ from stcc.compiler.options import Deadline, Options
 
 _RULES = {"object": object_rule, "member": member_rule, "array": array_rule, "string": string_rule,
           "counted string": counted_rule, "characters": block_rule,
-          "items": items_rule(read_item)}
+          "items": items_rule(read_item), "content": content_rule, "content part": content_part_rule}
 
 
 @dataclass(frozen=True)
@@ -54,9 +56,6 @@ def schema_grammar(schema: Any, options: Options | None = None, deadline: Deadli
     """
     options = options or Options()
     deadline = deadline or Deadline(options.time_limit)
-    document = Document(parse_schema(schema, options.max_depth), options)
-    formulas = Formulas()
-    expander = Expander(document, formulas)
-    scalars = ScalarLanguages(formulas, options, deadline, expander.pattern_places)
-    construction = Construction(expander, scalars, deadline, _RULES)
+    expander = Expander(Document(parse_schema(schema, options.max_depth), options), Formulas())
+    construction = Construction(expander, ScalarLanguages(expander, deadline), deadline, _RULES)
     return construction.grammar(), Notes(expander.warnings, expander.unenforced)

@@ -57,6 +57,14 @@ class StringFormat:
 
 
 @dataclass(frozen=True)
+class StringContent:
+    """The string is well-formed text in ``encoding`` ("": holds its content as it is); with ``json``, its content is a JSON text."""
+
+    encoding: str
+    json: bool
+
+
+@dataclass(frozen=True)
 class NumberIntegral:
     """The number is an integer; ``spelled`` (draft 4): written without a fraction."""
 

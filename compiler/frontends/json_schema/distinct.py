@@ -138,7 +138,8 @@ class Counts:
 
     def _typed(self, type_: str, formula: int, depth: int) -> int:
         if type_ == "string":
-            return word_count(self._construction.scalars.raw((formula,)))
+            scalars = self._construction.scalars
+            return MANY if scalars.content((formula,)) else word_count(scalars.raw((formula,)))
         if type_ in ("null", "boolean"):
             return 1 if type_ == "null" or formula != TRUE else 2
         if formula == TRUE:

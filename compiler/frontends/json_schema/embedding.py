@@ -74,8 +74,8 @@ class EmbeddedDocument(Document):
 class MarkedScalars(ScalarLanguages):
     """Scalars none of whose strings holds a marker: each condition also asks for that."""
 
-    def __init__(self, formulas: Formulas, options: Options, deadline: Deadline, places: dict[str, str], markers: Iterable[str]) -> None:
-        super().__init__(formulas, options, deadline, places)
+    def __init__(self, expander: Expander, deadline: Deadline, markers: Iterable[str]) -> None:
+        super().__init__(expander, deadline)
         exact = tuple(markers)
         self.unmarked = self._without(exact)
         self._counted_unmarked = self._without(dict.fromkeys(marker[:COUNTED_PREFIX] for marker in exact))
@@ -99,6 +99,10 @@ class MarkedScalars(ScalarLanguages):
     def strings(self, conditions: tuple[int, ...]) -> Dfa:
         """As ``ScalarLanguages.strings``, without texts that hold a marker."""
         return super().strings(self._kept(conditions))
+
+    def content(self, conditions: tuple[int, ...]) -> atoms.StringContent | None:
+        """As ``ScalarLanguages.content``; none where there are markers, which a text of any depth cannot be kept from holding."""
+        return super().content(conditions) if self.unmarked == TRUE else None
 
     def counted(self, conditions: tuple[int, ...]) -> Any:
         """As ``ScalarLanguages.counted``, without texts that hold a marker."""
@@ -127,9 +131,8 @@ class Embedding(Construction):
         self, options: Options, deadline: Deadline, markers: Iterable[str] = (), builders: Mapping[str, Builder] | None = None,
     ) -> None:
         self.document = EmbeddedDocument(options)
-        formulas = Formulas()
-        expander = Expander(self.document, formulas)
-        self.marked = MarkedScalars(formulas, options, deadline, expander.pattern_places, markers)
+        expander = Expander(self.document, Formulas())
+        self.marked = MarkedScalars(expander, deadline, markers)
         super().__init__(expander, self.marked, deadline, {**json_schema._RULES, **(builders or {})})
         self._rules.append(None)
         self._name_condition: int | None = None

@@ -39,8 +39,6 @@ ANNOTATIONS = frozenset(
         "deprecated",
         "readOnly",
         "writeOnly",
-        "contentEncoding",
-        "contentMediaType",
         "contentSchema",
         "minContains",
         "maxContains",
@@ -76,6 +74,8 @@ class Expander(ValueKeywords, ContainerKeywords):
             "maxLength": self._length,
             "pattern": self._pattern,
             "format": self._format,
+            "contentEncoding": self._content,
+            "contentMediaType": self._content,
             "minimum": self._bound,
             "maximum": self._bound,
             "exclusiveMinimum": self._exclusive,
@@ -141,7 +141,7 @@ class Expander(ValueKeywords, ContainerKeywords):
             self.note(schema, keyword, f"not a keyword of draft {schema.draft}, which $schema names: taken as an annotation")
         parts: list[int] = []
         asked: set[Callable[[Schema, Any, str], int]] = set()
-        joint = {self._members, self._items}  # one handler reads all keywords of its kind, so it is asked once
+        joint = {self._members, self._items, self._content}  # one handler reads all keywords of its kind, so it is asked once
         for keyword in contents:
             handler = self._keywords.get(keyword)
             if handler is None:

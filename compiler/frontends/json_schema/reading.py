@@ -21,6 +21,7 @@ class Keywords:
         self.warnings: list[dict[str, str]] = []
         self.unenforced: list[dict[str, str]] = []
         self.pattern_places: dict[str, str] = {}
+        self._content_places: dict[atoms.StringContent, Schema] = {}
         self._noted: set[tuple[str, str]] = set()
 
     def expand(self, number: int, type_: str) -> int:

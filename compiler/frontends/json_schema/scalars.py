@@ -18,14 +18,16 @@ from stcc.compiler.dfa import Dfa
 from stcc.compiler.errors import BudgetError, CompileError
 from stcc.compiler.escape import json_escape
 from stcc.compiler.frontends.json_schema import atoms
+from stcc.compiler.frontends.json_schema.content import content_language
 from stcc.compiler.frontends.json_schema.counting import Block, CountedString, Measured, plan
 from stcc.compiler.frontends.json_schema.document import utf8
+from stcc.compiler.frontends.json_schema.expansion import Expander
 from stcc.compiler.frontends.json_schema.finite_numbers import finite_values, joined
 from stcc.compiler.frontends.json_schema.folding import Folding
-from stcc.compiler.frontends.json_schema.formula import FALSE, TRUE, Formulas
+from stcc.compiler.frontends.json_schema.formula import FALSE, TRUE
 from stcc.compiler.frontends.regex.language import compile_pattern
 from stcc.compiler.minimize import minimize_dfa
-from stcc.compiler.options import Deadline, Options
+from stcc.compiler.options import Deadline
 from stcc.compiler.scalars import formats, numbers
 from stcc.compiler.utf8 import character_view
 
@@ -38,8 +40,9 @@ AT_ONCE = 10_000
 class ScalarLanguages:
     """DFAs of scalar conditions, memoised for one compile."""
 
-    def __init__(self, formulas: Formulas, options: Options, deadline: Deadline, pattern_places: dict[str, str]) -> None:
-        self._formulas, self._options, self._deadline, self._places = formulas, options, deadline, pattern_places
+    def __init__(self, expander: Expander, deadline: Deadline) -> None:
+        self._expander, self._formulas, self._options, self._deadline = expander, expander.formulas, expander.options, deadline
+        self._places = expander.pattern_places
         self._raw: dict[tuple[int, ...], Dfa] = {}
         self._spelled: dict[tuple[int, ...], Dfa] = {}
         self._numbers: dict[tuple[int, ...], Dfa] = {}
@@ -59,6 +62,11 @@ class ScalarLanguages:
                 _any_string() if conditions == (TRUE,) else json_escape(self.raw(conditions), closing_quote=True)
             )
         return known
+
+    def content(self, conditions: tuple[int, ...]) -> atoms.StringContent | None:
+        """What the strings of ``conditions`` hold, if that they hold JSON is all there is to them (``content.py``)."""
+        payload = self._formulas.payload(conditions[0]) if len(conditions) == 1 and conditions[0] not in (FALSE, TRUE) else None
+        return payload if isinstance(payload, atoms.StringContent) and payload.json else None
 
     def counted(self, conditions: tuple[int, ...]) -> CountedString | None:
         """The strings of ``conditions`` with their length counted in blocks (``counting.py``), label j where condition j holds.
@@ -310,6 +318,9 @@ class ScalarLanguages:
                 known = numbers.one_of(payload.values, max_states=self._options.max_states)
             elif isinstance(payload, atoms.StringIn):
                 known = algebra.literals({utf8(value, "const"): 0 for value in payload.values}, self._options.max_states)
+            elif isinstance(payload, atoms.StringContent):
+                self._expander.leave_content(payload)
+                known = content_language(payload)
             else:
                 known = (_SIGNS if exponents else _ATOMS)[type(payload)](payload)
             self._atoms[(atom, exponents)] = known

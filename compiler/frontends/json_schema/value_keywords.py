@@ -9,7 +9,11 @@ from stcc.compiler.frontends.json_schema import atoms
 from stcc.compiler.frontends.json_schema.document import Schema, json_type
 from stcc.compiler.frontends.json_schema.formula import FALSE, TRUE
 from stcc.compiler.frontends.json_schema.reading import Keywords
+from stcc.compiler.scalars.encodings import ENCODINGS
 from stcc.compiler.scalars.formats import KNOWN_FORMATS
+
+JSON_ENCODINGS = ("", "base64")
+"""Encodings in which a JSON text can be read: where a character has 4 or 5 bits, ``[`` and ``]`` begin alike, so that none would decide."""
 
 
 class ValueKeywords(Keywords):
@@ -94,6 +98,49 @@ class ValueKeywords(Keywords):
             return TRUE
         return self.formulas.atom(atoms.StringFormat(name))
 
+    # ---- content
+
+    def _content(self, schema: Schema, keyword: str, type_: str) -> int:
+        """``contentEncoding`` and ``contentMediaType`` together. Encodings and media types that are not known are annotations."""
+        mode, contents = self.options.content, schema.contents
+        if mode == "annotate" or (mode == "draft" and schema.draft != 7):
+            return TRUE
+        for keyword in ("contentEncoding", "contentMediaType"):
+            if not isinstance(contents.get(keyword, ""), str):
+                raise self._bad(schema, keyword, "a string")
+        if type_ != "string":
+            return TRUE
+        encoding, media = contents.get("contentEncoding", "").lower(), contents.get("contentMediaType", "").lower()
+        if encoding and encoding not in ENCODINGS:
+            self.note(schema, "contentEncoding", f"unknown encoding {encoding!r}, taken as an annotation")
+            return TRUE
+        json = _is_json(media)
+        if media and not json:
+            self.note(schema, "contentMediaType", f"unknown media type {media!r}, taken as an annotation")
+        elif json and encoding not in JSON_ENCODINGS:
+            json = self._leave_content(schema, f"JSON in {encoding} is not enforced", "use base64")
+        elif json and mode == "enforce" and contents.get("contentSchema", True) not in (True, {}):
+            self.leave(schema, "contentSchema", "what the content's schema asks for is not enforced, only that the content is JSON",
+                       "take it out")
+        if not encoding and not json:
+            return TRUE
+        atom = atoms.StringContent(encoding, json)
+        self._content_places.setdefault(atom, schema)
+        return self.formulas.atom(atom)
+
+    def leave_content(self, atom: atoms.StringContent) -> None:
+        """Refuse that strings have to hold a JSON text, or leave it: it stands where only automata can be combined."""
+        if atom.json:
+            self._leave_content(self._content_places[atom], "that a string holds JSON is not enforced beside other conditions on it, under "
+                                "not, and in some of several alternatives", "ask for it alone")
+
+    def _leave_content(self, schema: Schema, message: str, hint: str) -> bool:
+        if self.options.content == "enforce":
+            self.leave(schema, "contentMediaType", message, hint)
+        else:
+            self.note(schema, "contentMediaType", f"{message}: taken as an annotation")
+        return False
+
     # ---- numbers
 
     def _number(self, schema: Schema, keyword: str) -> Decimal:
@@ -121,3 +168,9 @@ class ValueKeywords(Keywords):
         if factor <= 0:
             raise self._bad(schema, keyword, "a number above 0")
         return self.formulas.atom(atoms.NumberMultiple(factor)) if type_ == "number" else TRUE
+
+
+def _is_json(media: str) -> bool:
+    """Whether a media type, in lower case and perhaps with parameters, is of JSON texts (RFC 6839 for the suffix)."""
+    name = media.partition(";")[0].strip()
+    return name == "application/json" or name.endswith("+json")

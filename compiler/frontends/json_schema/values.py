@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from stcc.compiler.errors import CompileError
 from stcc.compiler.frontends.json_schema import atoms
+from stcc.compiler.frontends.json_schema.content import content_key
 from stcc.compiler.frontends.json_schema.counted import counted_string
 from stcc.compiler.frontends.json_schema.counted_arrays import counted_array, read_counted_array
 from stcc.compiler.frontends.json_schema.formula import FALSE, TRUE
@@ -157,6 +158,10 @@ class _Position:
 
     def _string(self, conditions: tuple[int, ...], targets: list[int]) -> None:
         construction = self.construction
+        content = construction.scalars.content(conditions)
+        if content is not None:
+            self.builder.call(self.source, construction.rule(content_key(content), self.builder.name), targets)
+            return
         counted = construction.scalars.counted(conditions)
         if counted is not None and not self.last and not construction.takes_sites(counted.sites, _SITES_IN_LINE):
             self.builder.call(self.source, construction.rule(("counted string", conditions, ()), self.builder.name), targets)
