@@ -2,10 +2,12 @@
 
 In: a ``Binding``'s runs and the ``TokenSets`` of its vocabulary. Out: rows of sets of actions. Few actions own many tokens; the others own
 a few thousand together. Without a large one, every token has one action, so the sets are disjoint and adding bits is the same as joining
-them: one ``np.add.at`` scatters them (5-10 us). With a large one the set is read off the runs of the byte order (``ActionRuns``) and made
-from the vocabulary's nearest reference row (``TokenSets``, 30-60 us), and so is the first row asked for, whatever it holds.
+them: one ``np.add.at`` scatters them (5-10 us). Sets with the same large actions differ in few tokens, so the first of them is kept as a
+*base*, and the others are a copy of it with the tokens of some small actions added and taken away (10-30 us). The base itself is joined
+from the rows of its large actions, where ``prepare`` made those; else it is read off the runs of the byte order (``ActionRuns``) and made
+from the vocabulary's nearest reference row (``TokenSets``, 0.1-1 ms), and so is the first row asked for, whatever it holds.
 
-Cost: ``ActionRuns`` none; ``ActionTokens`` O(runs + tokens of small actions), some 100 us.
+Cost: ``ActionRuns`` none; ``ActionTokens`` O(runs + tokens of small actions), some 100 us; ``prepare`` some 100 us a large action.
 """
 
 from __future__ import annotations
@@ -21,11 +23,16 @@ if TYPE_CHECKING:
     from stcc.formats.binding import Binding
 
 Int32 = npt.NDArray[np.int32]
+Bool = npt.NDArray[np.bool_]
 
 LARGE_ACTION = 2048
 """Tokens from which an action is large."""
 SMALL_TOKENS = 1 << 15
 """Most tokens, over all small actions, that are expanded when a grammar is opened."""
+MOST_PREPARED = 64
+"""Large actions whose rows are made beforehand, at most: 1 MB over Llama-3's vocabulary."""
+MOST_BASES = 128
+"""Bases kept."""
 FEW_ACTIONS = 16
 """Actions up to which slices are cheaper than one gather."""
 FEW_TOKENS = 16
@@ -66,7 +73,7 @@ class ActionTokens:
         bits: int32, its bit there.
     """
 
-    __slots__ = ("_large_ids", "_starts_list", "actions", "bits", "is_large", "runs", "sizes", "starts", "words")
+    __slots__ = ("_bases", "_large_ids", "_large_rows", "_starts_list", "actions", "bits", "is_large", "runs", "sizes", "starts", "words")
 
     def __init__(self, runs: ActionRuns) -> None:
         self.runs, self.actions = runs, runs.actions
@@ -82,6 +89,8 @@ class ActionTokens:
         self.starts = np.zeros(self.actions + 1, np.intp)
         np.cumsum(self.sizes, out=self.starts[1:])
         self._starts_list: list[int] = self.starts.tolist()
+        self._bases: dict[bytes, tuple[Bool, Row]] = {}
+        self._large_rows: dict[int, Row] = {}
         self._expand(lengths)
 
     def _expand(self, lengths: Int32) -> None:
@@ -99,7 +108,7 @@ class ActionTokens:
         """The packed tokens of several distinct actions, int32 ``[words]``, not to be written to."""
         few = len(actions) <= FEW_ACTIONS
         if not self._large_ids.isdisjoint(actions.tolist()) if few else bool(self.is_large[actions].any()):
-            return self.runs.union(actions)
+            return self._with_large(actions)
         row = np.zeros(self.runs.sets.words, np.int32)
         if few:
             self._scatter_few(row, actions.tolist())
@@ -107,6 +116,44 @@ class ActionTokens:
             chosen = self.places(actions)
             np.add.at(row, self.words[chosen], self.bits[chosen])
         return row
+
+    def _with_large(self, actions: Int32) -> Row:
+        """``union`` of actions some of which are large."""
+        large = self.is_large[actions]
+        small = np.zeros(self.actions, np.bool_)
+        small[actions[~large]] = True
+        key = actions[large].tobytes()
+        base = self._bases.get(key)
+        if base is None:
+            row = self._joined_large(actions[large].tolist())
+            if row is None:
+                row = self.runs.union(actions)
+            else:
+                places = self.places(np.flatnonzero(small))
+                np.add.at(row, self.words[places], self.bits[places])
+            if len(self._bases) >= MOST_BASES:
+                self._bases.clear()
+            self._bases[key] = small, row
+            return row
+        changed = np.flatnonzero(small ^ base[0])
+        row = base[1].copy()
+        places = self.places(changed)
+        signs = np.where(small[changed], np.int32(1), np.int32(-1)).repeat(self.sizes[changed])
+        np.add.at(row, self.words[places], self.bits[places] * signs)
+        return row
+
+    def _joined_large(self, actions: list[int]) -> Row | None:
+        """The tokens of large actions, a fresh row; None if one of them was not prepared."""
+        rows = [self._large_rows[action] for action in actions if action in self._large_rows]
+        return np.bitwise_or.reduce(rows) if len(rows) == len(actions) else None
+
+    def prepare(self) -> None:
+        """Make the rows of the large actions, ``MOST_PREPARED`` of them."""
+        runs, sets = self.runs, self.runs.sets
+        lengths = np.diff(runs.run_starts, append=np.int32(len(sets.byte_order)))
+        for action in sorted(self._large_ids)[:MOST_PREPARED]:
+            chosen = np.flatnonzero(runs.run_action == action)
+            self._large_rows[action] = sets.pack(sets.byte_order[expand(runs.run_starts[chosen], lengths[chosen])])
 
     def places(self, actions: npt.NDArray[np.integer]) -> npt.NDArray[np.intp]:
         """Where in ``words`` and ``bits`` the tokens of small ``actions`` stand, one action after the other."""

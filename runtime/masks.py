@@ -174,6 +174,8 @@ class Masks:
             return
         self.transitions.warm()
         warm = self._warm = make_warm_rows(self.patterns, self.verdicts, self.tokens, self.sets)
+        if min(warm.shape, default=0) < 0:  # the rows of some states are made when they are met
+            self.tokens.prepare()
         bottom = self.verdicts.of(self.stacks.bottom)
         room = max(MOST_BYTES // (4 * self.sets.words), 1)
         for state, shape in enumerate(warm.shape[:WARM_STATES]):

@@ -169,3 +169,24 @@ def test_threads_that_share_a_grammar_see_the_same_masks() -> None:
     finally:
         sys.setswitchinterval(before)
     assert len(outcomes) == 9 and len({repr(seen) for seen in outcomes}) == 3
+
+
+@settings(max_examples=80, deadline=None)
+@given(random_machines(), random_vocabularies(), st.integers(1, 4), st.integers(1, 3), st.booleans(), st.integers(0, 99))
+def test_joined_actions_whatever_was_joined_before(machine: Machine, vocabulary: Vocabulary, large: int, bases: int, prepared: bool,
+                                                   seed: int) -> None:
+    """Sets of actions with large ones among them: from bases, from prepared rows and from the runs, all the same tokens."""
+    before = action_tokens_module.LARGE_ACTION, action_tokens_module.MOST_BASES, action_tokens_module.FEW_ACTIONS
+    action_tokens_module.LARGE_ACTION, action_tokens_module.MOST_BASES, action_tokens_module.FEW_ACTIONS = large, bases, seed % 3
+    try:
+        runs, rng = bound(machine, vocabulary).masks._runs, np.random.default_rng(seed)
+        tokens = action_tokens_module.ActionTokens(runs)
+        if prepared:
+            tokens.prepare()
+        for _ in range(12):
+            actions = 1 + np.flatnonzero(rng.random(max(tokens.actions - 1, 0)) < rng.random()).astype(np.int32)
+            row = tokens.union(actions)
+            assert row.tolist() == runs.union(actions).tolist()
+            assert tokens.union(actions).tolist() == row.tolist()
+    finally:
+        action_tokens_module.LARGE_ACTION, action_tokens_module.MOST_BASES, action_tokens_module.FEW_ACTIONS = before
