@@ -50,6 +50,7 @@ class Endings:
         self._stacks: Stacks = reader.stacks
         self._ways: dict[tuple[int, Level, int, int], int] = {}
         self._rests: dict[tuple[int, Level], tuple[bytes, ...]] = {}
+        self._plain: dict[tuple[int, Level], bool] = {}
 
     @cached_property
     def needs(self) -> ByteNeeds:
@@ -66,12 +67,17 @@ class Endings:
         if progress.mode == STRING and self._remainders(state, level):
             differs = self.differs(state, level, progress.text, {spelled(target) for target in progress.targets()})
             if differs or [*progress.rivals()] == [progress.frame]:  # then the string is the item
-                return differs
+                return bool(differs)
         return self.find(state, level, progress, rivals, whole=False) is not None
 
-    def differs(self, state: int, level: Level, text: bytes, targets: set[bytes]) -> bool:
-        """Whether a string begun as ``text`` evidently has an end that makes it none of ``targets``, as spelled."""
-        return any(normal(text + rest) not in targets for rest in self._remainders(state, level))
+    def differs(self, state: int, level: Level, text: bytes, targets: set[bytes]) -> bool | None:
+        """Whether a string begun as ``text`` has an end that makes it none of ``targets``, as spelled; None if its ends are not few."""
+        rests = self._remainders(state, level)
+        if not rests:
+            return None
+        if len(rests) > len(targets) and b"\\u" not in text and self._in_one_way(state, level):
+            return True
+        return any(normal(text + rest) not in targets for rest in rests)
 
     def has_ways(self, state: int, level: Level, progress: Progress, rivals: int) -> bool:
         """Whether what is under way evidently goes on in more ways than there are rivals."""
@@ -141,6 +147,15 @@ class Endings:
             if len(self._rests) >= MOST_KEPT:
                 self._rests.clear()
             known = self._rests[(state, level)] = self._find_remainders(state, level)
+        return known
+
+    def _in_one_way(self, state: int, level: Level) -> bool:
+        """Whether no two of ``_remainders`` spell the same string, unless what is before them ends within an escape."""
+        known = self._plain.get((state, level))
+        if known is None:
+            if len(self._plain) >= MOST_KEPT:
+                self._plain.clear()
+            known = self._plain[(state, level)] = not any(b"\\u" in rest for rest in self._remainders(state, level))
         return known
 
     def _find_remainders(self, state: int, level: Level) -> tuple[bytes, ...]:

@@ -9,12 +9,13 @@ A ``Progress`` is immutable: rollback and forks keep references.
 The *rivals* of a position are the earlier items that the item under way may still become equal to. Most text has none left after a token
 or two, and then nothing can go wrong before the next item.
 
-Cost: linear in the bytes; a version of ``Items`` costs one insertion, or a copy after a rollback.
+Cost: linear in the bytes; a version of ``Items`` costs one insertion, or a copy after a rollback. Earlier strings are found by bisection.
 """
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -36,14 +37,40 @@ _DIGITS, _EXPONENT = re.compile(rb"[^0-9]"), re.compile(rb"[eE]")
 _HEX = re.compile(rb"\\u[0-9A-Fa-f]{0,4}")
 
 
+class _Pool:
+    """Items that versions share: value -> place, and the strings among the first ``sorted`` of them by how they are spelled."""
+
+    __slots__ = ("places", "sorted", "strings")
+
+    def __init__(self, places: dict[Value, int]) -> None:
+        self.places = places
+        self.sorted = 0
+        self.strings: list[tuple[bytes, int, str]] = []
+
+    def beginning(self, begun: bytes) -> list[tuple[bytes, int, str]]:
+        """The strings whose spelling begins so, as (spelling, place, value)."""
+        if self.sorted < len(self.places):
+            fresh = list(self.places.items())[self.sorted:]
+            self.strings += [(spelled(value), place, value) for value, place in fresh if isinstance(value, str)]
+            self.strings.sort()
+            self.sorted += len(fresh)
+        low = bisect_left(self.strings, (begun, -1, ""))
+        return self.strings[low:bisect_left(self.strings, (begun + b"\xff", -1, ""), low)]  # no byte of UTF-8 is 255
+
+
 class Items:
-    """A version of the items of an array that must differ: the first ``count`` keys of a dictionary shared by versions."""
+    """A version of the items of an array that must differ: the first ``count`` of a pool shared by versions."""
 
-    __slots__ = ("_places", "count")
+    __slots__ = ("_places", "_pool", "count")
 
-    def __init__(self, places: dict[Value, int] | None = None, count: int = 0) -> None:
-        self._places: dict[Value, int] = {} if places is None else places
+    def __init__(self, pool: _Pool | None = None, count: int = 0) -> None:
+        self._pool = _Pool({}) if pool is None else pool
+        self._places: dict[Value, int] = self._pool.places
         self.count = count
+
+    def beginning(self, begun: bytes) -> list[str]:
+        """The strings whose spelling begins with ``begun``."""
+        return [value for _, place, value in self._pool.beginning(begun) if place < self.count]
 
     def __contains__(self, value: Value) -> bool:
         return self._places.get(value, self.count) < self.count
@@ -56,10 +83,10 @@ class Items:
         if len(self._places) == self.count:
             self._places.setdefault(value, self.count)
         if self._places.get(value) == self.count:
-            return Items(self._places, self.count + 1)
+            return Items(self._pool, self.count + 1)
         places = {kept: place for place, kept in enumerate(self)}  # another version went on from here
         places[value] = self.count
-        return Items(places, self.count + 1)
+        return Items(_Pool(places), self.count + 1)
 
 
 class Frame:
@@ -185,9 +212,14 @@ class Progress:
             yield from (value for value in candidates if isinstance(value, kind) and next(self._targets(value, path), None) is not None)
         elif self.mode == STRING:
             begun = normal(self.text)
+            if isinstance(candidates, Items):
+                yield from candidates.beginning(begun)
+                return
             yield from (value for value in candidates if isinstance(value, str) and spelled(value).startswith(begun))
-        else:
+        elif self.mode == BARE:
             yield from (value for value in candidates if self._fits(value))
+        else:
+            yield from candidates
 
     def _targets(self, value: Value, path: list[Frame]) -> Iterator[tuple[Value]]:
         """What the value under way must become for the item to equal ``value``, each as ``(target,)``; nothing if it cannot.

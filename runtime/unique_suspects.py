@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
@@ -27,7 +27,7 @@ import numpy.typing as npt
 from stcc.runtime.json_values import spelled
 from stcc.runtime.unique_costs import Costs
 from stcc.runtime.unique_endings import ENOUGH, Endings
-from stcc.runtime.unique_items import BARE, IDLE, STRING, WANTED, Progress, Reader
+from stcc.runtime.unique_items import BARE, IDLE, STRING, WANTED, Progress, Reader, normal
 
 if TYPE_CHECKING:
     from stcc.formats import Vocabulary
@@ -219,27 +219,40 @@ class Suspects:
     def _spelling(self, state: int, level: Level, progress: Progress, rivals: int, left: int | None) -> list[int]:
         """The tokens that spell the rest of a target, or a beginning of it after which few strings are possible."""
         row = self._masks.row(state, level)[0]
-        targets = {spelled(target) for target in progress.targets()}
+        targets = sorted({spelled(target) for target in progress.targets()})
         chosen: list[int] = []
         if any(b"\\u" in target for target in targets):  # its digits may be of either case
             within = _ESCAPE.search(progress.text) is not None
             chosen += self._allowed(row, None) if within else self._allowed(row, self._quoting) + self._allowed(row, self._escaping)
+        risky: dict[bytes, bool] = {}
         for target in targets:
             rest = target[len(progress.text):]
             chosen += self._allowed(row, self._between(rest + b'"', rest + b"#"))
-            for length in self._risky(state, level, progress.text, rest, targets, rivals, left):
-                chosen += self._between(rest[:length], rest[:length] + b"\0").tolist()
+            if left is None:
+                self._mark_risky(state, level, progress.text, rest, targets, risky)
+            else:
+                risky |= {rest[:length]: True for length, after, _ in self._beginnings(state, level, rest)
+                          if left <= self._costs.spare(*after, STRING, rivals)}
+        for begun, is_risky in risky.items():
+            if is_risky:
+                chosen += self._between(begun, begun + b"\0").tolist()
         return chosen
 
-    def _risky(self, state: int, level: Level, text: bytes, rest: bytes, targets: set[bytes], rivals: int,
-               left: int | None) -> Iterator[int]:
-        """The lengths of beginnings of ``rest`` after which it is not evident that another string than a target is possible, in time."""
-        for length, after, ways in self._beginnings(state, level, rest):
-            if left is not None:
-                if left <= self._costs.spare(*after, STRING, rivals):
-                    yield length
-            elif ways <= rivals and not self._endings.differs(*after, text + rest[:length], targets):
-                yield length
+    def _mark_risky(self, state: int, level: Level, text: bytes, rest: bytes, targets: list[bytes], risky: dict[bytes, bool]) -> None:
+        """Put into ``risky`` the beginnings of ``rest``: whether it is not evident that after it another string than one of ``targets``,
+        which are sorted, is possible.
+        """
+        beginnings = self._beginnings(state, level, rest)
+        for place, (length, after, ways) in enumerate(beginnings):
+            begun = rest[:length]
+            if begun not in risky:
+                begin = normal(text + begun)
+                same = targets[bisect_left(targets, begin):bisect_left(targets, begin + b"\xff")]
+                differs = True if ways > len(same) else self._endings.differs(*after, text + begun, set(same))
+                risky[begun] = not differs
+                if differs is False:  # nor does more of it
+                    risky |= {rest[:longer]: True for longer, _, _ in beginnings[place:]}
+                    return
 
     def _beginnings(self, state: int, level: Level, rest: bytes) -> list[tuple[int, Configuration, int]]:
         """Where beginnings of ``rest`` lead, up to the longest token: their length, the configuration, and its ways if it is another."""

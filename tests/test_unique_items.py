@@ -332,3 +332,22 @@ def test_budgets_end_valid(number: int, seed: int, more: int) -> None:
         assert matcher.accept_token(token)
         text += PLAIN_VOCABULARY.token(token)
     assert matcher.is_accepting() and jsonschema.Draft202012Validator(SCHEMAS[number]).is_valid(json.loads(text, parse_float=exact)), text
+
+
+def test_masks_among_many_strings_most_of_them_taken() -> None:
+    """More strings than are listed one by one, with common beginnings, some of them spelled in several ways, until none is left."""
+    names = [f"{first}{number}{last}" for first in ("a", "ab", "v\x01") for number in range(23) for last in ("", "b", "\x02")]
+    grammar = grammar_of({**UNIQUE, "items": {"enum": names}}, VOCABULARY)
+    rng, order = np.random.default_rng(11), list(names)
+    rng.shuffle(order)
+    matcher, kept = grammar.matcher(), 3
+    assert matcher.accept_bytes(b"[" + b",".join(spelled(name) for name in order[kept:]) + b",")
+    for _ in range(100):
+        found = allowed(matcher)
+        assert found == tried(matcher) and found, "a mask is what may be accepted, and never empty"
+        assert matcher.accept_token(int(rng.choice(found)))
+        if matcher.is_accepting():
+            break
+    assert matcher.is_accepting()
+    full = grammar.matcher()
+    assert full.accept_bytes(b"[" + b",".join(map(spelled, order))) and not full.accept_bytes(b",") and full.accept_bytes(b"]")
