@@ -53,6 +53,7 @@ class Construction:
         self._rules: list[Rule | None] = []
         self._numbers: dict[RuleKey, int] = {}
         self._queue: list[tuple[int, RuleKey, str]] = []
+        self.settled: dict[tuple[tuple[int, ...], str], tuple[int, ...]] = {}
         self.mentioned: dict[tuple[int, ...], dict[str, None]] = {}
 
     def grammar(self) -> Grammar:

@@ -80,7 +80,11 @@ class _Position:
 
     def settle(self, mixed: Residual) -> Residual:
         """``mixed`` with every ``Sat`` decided that the type alone decides."""
-        return self.decide(mixed, {sat: truth for sat in self.sats(mixed) if (truth := self.expanded(sat)) in (FALSE, TRUE)})
+        known = self.construction.settled.get((mixed, self.type))
+        if known is None:
+            truths = {sat: truth for sat in self.sats(mixed) if (truth := self.expanded(sat)) in (FALSE, TRUE)}
+            known = self.construction.settled[mixed, self.type] = self.decide(mixed, truths)
+        return known
 
     def decide(self, mixed: Residual, truths: dict[int, int]) -> Residual:
         if not truths:
