@@ -61,10 +61,11 @@ def refine(table: Int32, colour: Int32, deadline: Deadline | None = None) -> Int
     """
     colours, count = _dense(colour)
     block, nodes = colours, len(colours)
+    places = table.astype(np.intp)  # which indexing would make anew each round
     while True:
         if deadline is not None:
             deadline.check_now()
-        finer, finer_count = _dense(_hash_rows(table, block, count))
+        finer, finer_count = _dense(_hash_rows(places, block, count))
         gain = finer_count - count
         block, count = finer, finer_count
         if gain * _ROUND_GAIN < nodes or count == nodes:
@@ -153,7 +154,7 @@ _SCATTERED = _mix(np.arange(1 << 12, dtype=np.uint64))  # so that small automata
 _WEIGHTS = _mix(np.arange(1 << 40, (1 << 40) + 256, dtype=np.uint64)) | np.uint64(1)
 
 
-def _hash_rows(table: Int32, block: Int32, count: int) -> UInt64:
+def _hash_rows(table: npt.NDArray[np.intp], block: Int32, count: int) -> UInt64:
     """uint64 ``[nodes]``: a hash of each node's block and its successors' blocks."""
     mixed = _SCATTERED if count <= len(_SCATTERED) else _mix(np.arange(count, dtype=np.uint64))
     value = np.append(mixed[block], np.uint64(0))

@@ -42,8 +42,7 @@ Int64 = npt.NDArray[np.int64]
 DEAD_VALUE, UNKNOWN = -1, -2
 _NONE: Int64 = np.zeros(0, np.int64)
 _LONG = 1 << 9  # entries from which a function is composed by itself: 3.1 -> 1.7 s in all on 16,566 states with open objects
-_CHUNK = 1 << 20  # entries composed at once: bounds the temporaries to some 32 MiB
-_DOUBLED = 1 << 16  # columns up to which the table of steps doubles when it grows; from then on it grows by a half
+_CHUNK = 1 << 17  # entries composed at once: bounds the temporaries to some 4 MiB, which stay in the caches
 
 
 class _Short(NamedTuple):
@@ -120,8 +119,7 @@ class Algebra:
         """Let ``_steps`` have a column for every value, and one for dead."""
         width = self._steps.shape[1]
         if self._states + len(self.records) + 1 > width:
-            more = max(width // 2, min(width, _DOUBLED))
-            wider = np.empty((self._classes, max(self._states + len(self.records) + 64, width + more)), np.int32)
+            wider = np.empty((self._classes, max(self._states + len(self.records) + 64, width + width // 2)), np.int32)
             wider[:, : width - 1] = self._steps[:, :-1]
             wider[:, width - 1: -1] = UNKNOWN
             wider[:, -1] = DEAD_VALUE
