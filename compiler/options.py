@@ -30,8 +30,9 @@ class Options:
         property_order: ``declared``, ``any``, ``relaxed`` (every order that costs little), or ``auto``: relaxed where whitespace is
             flexible, else declared.
         formats: ``enforce`` or ``annotate``.
-        content: whether ``contentEncoding`` and ``contentMediaType`` constrain strings: ``annotate`` (never), ``enforce`` (always; what
-            cannot be enforced is refused), or ``draft``: in draft 7, which lets them, where they can be enforced, else not.
+        content: whether ``contentEncoding`` and ``contentMediaType`` constrain strings: ``annotate`` (never), ``enforce`` (in every draft
+            that has them; combinations that cannot be enforced are refused), or ``draft``: in draft 7, which lets them, where that can be.
+            Encodings and media types that are not known are annotations, with a warning.
         unenforced: ``error``, or ``warn`` to record keywords that are left unenforced in the artifact.
         dialect: empty for the kind's own; ``outlines`` takes outlines-core's regex for a schema; ``python``/``ecma`` for patterns.
         max_states: most machine states, over all rules.

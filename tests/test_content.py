@@ -149,7 +149,7 @@ def test_media_types_of_json(media: str) -> None:
     assert accepts(grammar, '"[]"') and not accepts(grammar, '"["')
 
 
-@pytest.mark.parametrize("draft", ["http://json-schema.org/draft-06/schema#", "https://json-schema.org/draft/2019-09/schema",
+@pytest.mark.parametrize("draft", ["https://json-schema.org/draft/2019-09/schema",
                                    "https://json-schema.org/draft/2020-12/schema", None])
 def test_other_drafts_take_them_as_annotations_unless_asked(draft: str | None) -> None:
     schema = {**({"$schema": draft} if draft else {}), "type": "string", **BASE64}
@@ -268,3 +268,28 @@ def test_openings_through_calls_and_empty_rules() -> None:
     second.byte(0, ord("z"), ord("z"), last)
     second.exit(last, 0)
     assert np.flatnonzero(openings(Rules((first.build(), second.build())))[0]).tolist() == [97, 98, 99, 122]
+
+
+def test_what_is_left_is_named_where_it_is() -> None:
+    plain = {"type": "string", **PLAIN}
+    schema = {"type": "object", "properties": {"a": plain, "b": {**plain, "maxLength": 5}, "c": {**plain, "pattern": "x"}}}
+    made = compiled(schema)
+    assert [note["pointer"] for note in made.metadata.warnings] == ["#/properties/b", "#/properties/c"]
+    with pytest.raises(UnsupportedError) as refused:
+        compiled({"type": "object", "properties": {"a": plain, "b": {**plain, "maxLength": 5}}}, content="enforce")
+    assert refused.value.pointer == "#/properties/b"
+    warned = compiled(schema, content="enforce", unenforced="warn").metadata.unenforced
+    assert [note["pointer"] for note in warned] == ["#/properties/b", "#/properties/c"]
+
+
+def test_older_drafts_have_no_such_keywords() -> None:
+    schema = {"$schema": "http://json-schema.org/draft-06/schema#", "type": "string", **PLAIN}
+    made = compile_json_schema(schema, options=Options(content="enforce"))
+    assert accepts(Grammar(made.machine), '"{"') and "not a keyword of draft 6" in made.metadata.warnings[0]["message"]
+    assert compiled({"type": "string", **PLAIN, "contentSchema": {"type": "object"}}, content="enforce").metadata.warnings
+
+
+@pytest.mark.parametrize("content_schema", [1, "x", [], False])
+def test_a_content_schema_that_asks_for_something(content_schema: Any) -> None:
+    with pytest.raises(UnsupportedError, match="contentSchema"):
+        compile_json_schema({"type": "string", **PLAIN, "contentSchema": content_schema}, options=Options(content="enforce"))

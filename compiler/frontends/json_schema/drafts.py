@@ -14,9 +14,10 @@ from typing import Any
 
 SINCE = {
     **dict.fromkeys(("const", "contains", "propertyNames"), 6),
-    **dict.fromkeys(("if", "then", "else"), 7),
+    **dict.fromkeys(("if", "then", "else", "contentEncoding", "contentMediaType"), 7),
     **dict.fromkeys(
         ("dependentRequired", "dependentSchemas", "unevaluatedItems", "unevaluatedProperties", "minContains", "maxContains",
+         "contentSchema",
          "$recursiveRef"),
         2019,
     ),

@@ -22,6 +22,7 @@ class Keywords:
         self.unenforced: list[dict[str, str]] = []
         self.pattern_places: dict[str, str] = {}
         self._content_places: dict[atoms.StringContent, Schema] = {}
+        self._content_left: set[atoms.StringContent] = set()
         self._noted: set[tuple[str, str]] = set()
 
     def expand(self, number: int, type_: str) -> int:

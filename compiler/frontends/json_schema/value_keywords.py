@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -119,7 +120,7 @@ class ValueKeywords(Keywords):
             self.note(schema, "contentMediaType", f"unknown media type {media!r}, taken as an annotation")
         elif json and encoding not in JSON_ENCODINGS:
             json = self._leave_content(schema, f"JSON in {encoding} is not enforced", "use base64")
-        elif json and mode == "enforce" and contents.get("contentSchema", True) not in (True, {}):
+        elif json and mode == "enforce" and not _asks_nothing(contents.get("contentSchema", True)):
             self.leave(schema, "contentSchema", "what the content's schema asks for is not enforced, only that the content is JSON",
                        "take it out")
         if not encoding and not json:
@@ -128,17 +129,30 @@ class ValueKeywords(Keywords):
         self._content_places.setdefault(atom, schema)
         return self.formulas.atom(atom)
 
-    def leave_content(self, atom: atoms.StringContent) -> None:
-        """Refuse that strings have to hold a JSON text, or leave it: it stands where only automata can be combined."""
-        if atom.json:
-            self._leave_content(self._content_places[atom], "that a string holds JSON is not enforced beside other conditions on it, under "
-                                "not, and in some of several alternatives", "ask for it alone")
+    @property
+    def looks_at_content(self) -> bool:
+        """Whether some string has to hold what is encoded, or JSON."""
+        return bool(self._content_places)
+
+    def leave_content(self, atom: atoms.StringContent, pointer: str = "") -> None:
+        """Refuse that strings have to hold a JSON text, or leave it: it stands where only automata can be combined.
+
+        ``pointer``: the schema whose strings it is about; empty where only the atom is known, which then is passed over if a place was.
+        """
+        if not atom.json or (not pointer and atom in self._content_left):
+            return
+        self._content_left.add(atom)
+        schema = self._content_places[atom]
+        message = "that a string holds JSON is not enforced beside other conditions on it, under not, and in some of several alternatives"
+        self._leave_content(replace(schema, pointer=pointer or schema.pointer), message, "ask for it alone")
 
     def _leave_content(self, schema: Schema, message: str, hint: str) -> bool:
         if self.options.content == "enforce":
             self.leave(schema, "contentMediaType", message, hint)
-        else:
-            self.note(schema, "contentMediaType", f"{message}: taken as an annotation")
+            return False
+        entry = {"pointer": schema.pointer, "keyword": "contentMediaType", "message": f"{message}: taken as an annotation"}
+        if entry not in self.warnings:
+            self.warnings.append(entry)
         return False
 
     # ---- numbers
@@ -168,6 +182,10 @@ class ValueKeywords(Keywords):
         if factor <= 0:
             raise self._bad(schema, keyword, "a number above 0")
         return self.formulas.atom(atoms.NumberMultiple(factor)) if type_ == "number" else TRUE
+
+
+def _asks_nothing(schema: Any) -> bool:
+    return schema is True or (isinstance(schema, dict) and not schema)
 
 
 def _is_json(media: str) -> bool:

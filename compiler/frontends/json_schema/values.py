@@ -133,6 +133,7 @@ class _Position:
             return residuals.setdefault(residual, len(residuals)) if any(residual) else -1
 
         scalars = self.construction.scalars
+        self._leave_content(mixed, tuple(self.expanded(sat) for sat in sats))
         dfa = scalars.classified(self.type, tuple(self.expanded(sat) for sat in sats), label)
         targets = [self.after(residual) for residual in residuals]
         if not targets:
@@ -153,19 +154,20 @@ class _Position:
         if self.type == "number":
             self.builder.scan(self.source, construction.scalars.numbers(conditions), targets)
         elif self.type == "string":
-            self._string(conditions, targets)
+            self._string(conditions, targets, mixed)
         elif self.type == "array" and len(conditions) == 1 and (counted := counted_array(construction.formulas, conditions[0])):
             read_counted_array(construction, self.builder, self.source, counted, targets[0])
         else:
             order = self.order(conditions, mixed) if self.type == "object" else ()
             self.builder.call(self.source, construction.rule((self.type, conditions, order), self.name(mixed)), targets)
 
-    def _string(self, conditions: tuple[int, ...], targets: list[int]) -> None:
+    def _string(self, conditions: tuple[int, ...], targets: list[int], mixed: Residual) -> None:
         construction = self.construction
         content = construction.scalars.content(conditions)
         if content is not None:
             self.builder.call(self.source, construction.rule(content_key(content), self.builder.name), targets)
             return
+        self._leave_content(mixed, conditions)
         counted = construction.scalars.counted(conditions)
         if counted is not None and not self.last and not construction.takes_sites(counted.sites, _SITES_IN_LINE):
             self.builder.call(self.source, construction.rule(("counted string", conditions, ()), self.builder.name), targets)
@@ -180,6 +182,15 @@ class _Position:
             self.builder.call(self.source, construction.rule(("string", conditions, ()), self.builder.name), targets)
         else:
             self._quoted(dfa, targets)
+
+    def _leave_content(self, mixed: Residual, conditions: tuple[int, ...]) -> None:
+        """Say of strings that have to hold JSON among other things that it is left; ``conditions`` are over their atoms."""
+        construction = self.construction
+        if self.type == "string" and construction.expander.looks_at_content:
+            for atom in sorted(frozenset().union(*map(construction.formulas.atoms, conditions))):
+                payload = construction.formulas.payload(atom)
+                if isinstance(payload, atoms.StringContent):
+                    construction.expander.leave_content(payload, self.name(mixed))
 
     def _quoted(self, dfa: Dfa, targets: list[int]) -> None:
         opened = self.builder.node()
