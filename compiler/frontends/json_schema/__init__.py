@@ -9,7 +9,7 @@
     scalars.py counted.py counting.py folding.py finite_numbers.py   scalars: one DFA each, or blocks on the stack
     embedding.py tagged.py   schemas as parts of a larger grammar (tools)
     distinct.py        uniqueItems over items of any number: when an array may be marked
-    content.py         strings that hold JSON texts
+    content.py spacing.py   strings that hold JSON texts; white space
 
 >>> grammar, notes = schema_grammar({"type": "boolean"})
 >>> len(grammar.rules)

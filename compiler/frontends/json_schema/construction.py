@@ -17,6 +17,7 @@ from stcc.compiler.frontends.json_schema.expansion import Expander
 from stcc.compiler.frontends.json_schema.formula import TRUE
 from stcc.compiler.frontends.json_schema.order import KeyOrders
 from stcc.compiler.frontends.json_schema.scalars import ScalarLanguages
+from stcc.compiler.frontends.json_schema.spacing import white_space
 from stcc.compiler.frontends.json_schema.unevaluated import Unevaluated, payload_of
 from stcc.compiler.frontends.json_schema.values import read_value
 from stcc.compiler.ir import Grammar, Rule, RuleBuilder
@@ -146,13 +147,7 @@ class Construction:
 
     def gap(self, builder: RuleBuilder, node: int) -> int:
         """The node after optional whitespace: ``node`` itself unless whitespace is flexible."""
-        if self.whitespace != "flexible":
-            return node
-        loop = builder.node()
-        for low, high in ((0x20, 0x20), (0x09, 0x0A), (0x0D, 0x0D)):
-            builder.byte(loop, low, high, loop)
-        builder.epsilon(node, loop)
-        return loop
+        return white_space(builder, node) if self.whitespace == "flexible" else node
 
     def separator(self, builder: RuleBuilder, node: int, mark: bytes) -> int:
         """The node after ``,`` or ``:`` read at ``node``, with the whitespace that the mode puts around it."""

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from stcc.compiler import algebra
 from stcc.compiler.frontends.json_schema import atoms
+from stcc.compiler.frontends.json_schema.spacing import white_space
 from stcc.compiler.frontends.json_schema.value_keywords import JSON_ENCODINGS
 from stcc.compiler.frontends.regex.language import compile_pattern
 from stcc.compiler.ir import Grammar, Rule, RuleBuilder
@@ -86,8 +87,8 @@ def any_text() -> AnyText:
 def _text_rule() -> Rule:
     builder = RuleBuilder("#")
     end = builder.node()
-    _value(builder, _gap(builder, 0), end)
-    builder.exit(_gap(builder, end), 0)
+    _value(builder, white_space(builder, 0), end)
+    builder.exit(white_space(builder, end), 0)
     return builder.build()
 
 
@@ -95,10 +96,10 @@ def _array_rule() -> Rule:
     builder = RuleBuilder("#")
     opened, read, end = builder.node(), builder.node(), builder.node()
     builder.byte(0, ord("["), ord("["), opened)
-    first, item = _gap(builder, opened), builder.node()
+    first, item = white_space(builder, opened), builder.node()
     builder.epsilon(first, item)
     _value(builder, item, read)
-    after = _gap(builder, read)
+    after = white_space(builder, read)
     builder.epsilon(_separator(builder, after, b","), item)
     for node in (first, after):
         builder.byte(node, ord("]"), ord("]"), end)
@@ -110,11 +111,11 @@ def _object_rule() -> Rule:
     builder = RuleBuilder("#")
     opened, named, read, end = builder.node(), builder.node(), builder.node(), builder.node()
     builder.byte(0, ord("{"), ord("{"), opened)
-    first, member = _gap(builder, opened), builder.node()
+    first, member = white_space(builder, opened), builder.node()
     builder.epsilon(first, member)
     _string(builder, member, named)
-    _value(builder, _separator(builder, _gap(builder, named), b":"), read)
-    after = _gap(builder, read)
+    _value(builder, _separator(builder, white_space(builder, named), b":"), read)
+    after = white_space(builder, read)
     builder.epsilon(_separator(builder, after, b","), member)
     for node in (first, after):
         builder.byte(node, ord("}"), ord("}"), end)
@@ -137,16 +138,7 @@ def _string(builder: RuleBuilder, source: int, target: int) -> None:
     builder.scan(opened, compile_pattern(_CHARACTERS, mode="fullmatch"), (target,))
 
 
-def _gap(builder: RuleBuilder, node: int) -> int:
-    """The node after optional white space."""
-    loop = builder.node()
-    for low, high in ((0x20, 0x20), (0x09, 0x0A), (0x0D, 0x0D)):
-        builder.byte(loop, low, high, loop)
-    builder.epsilon(node, loop)
-    return loop
-
-
 def _separator(builder: RuleBuilder, node: int, mark: bytes) -> int:
     after = builder.node()
     builder.literal(node, mark, after)
-    return _gap(builder, after)
+    return white_space(builder, after)
