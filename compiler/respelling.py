@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from stcc.compiler.adjacency import group, reach
 from stcc.compiler.dfa import Dfa
 from stcc.compiler.escape import json_escape
 from stcc.compiler.ir import Block, CallEdge, Grammar, Rule, RuleBuilder
@@ -40,10 +41,10 @@ def escaped(rule: Rule, number: Number) -> Rule:
         _read_escaped(builder, int(places[source]), low, high, int(places[target]))
     for source, target in places[rule.epsilons].tolist():
         builder.epsilon(source, target)
-    for call in rule.calls:
-        builder.call(int(places[call.node]), number(call.rule, 0), [int(places[node]) if node >= 0 else -1 for node in call.returns])
+    for call in _moved(rule.calls, places.item):
+        builder.call(call.node, number(call.rule, 0), call.returns)
     for node, exit_ in rule.exits:
-        builder.exit(int(places[node]), exit_)
+        builder.exit(places.item(node), exit_)
     return builder.build()
 
 
@@ -97,8 +98,7 @@ def quoted(rule: Rule, endings: Sequence[bytes | None]) -> Rule:
         if ending is not None:
             builder.literal(node + first, ending + b'"', end)
     own = builder.build()
-    calls = tuple(CallEdge(call.node + first, call.rule, tuple(node + first if node >= 0 else -1 for node in call.returns))
-                  for call in rule.calls)
+    calls = _moved(rule.calls, lambda node: node + first)
     return Rule(
         own.name, own.nodes, np.concatenate([own.bytes_, rule.bytes_ + np.array([first, 0, 0, first], np.int32)]), rule.epsilons + first,
         tuple(Block(block.dfa, block.base + first) for block in rule.blocks), calls, own.exits, 1,
@@ -117,27 +117,26 @@ def openings(grammar: Grammar) -> list[Bool]:
 
 
 def _opening(rule: Rule, callees: Sequence[Bool]) -> Bool:
-    reached, stack = {0}, [0]
-    while stack:
-        node = stack.pop()
-        for target in rule.epsilons[rule.epsilons[:, 0] == node, 1].tolist():
-            if target not in reached:
-                reached.add(target)
-                stack.append(target)
+    epsilons = rule.epsilons.astype(np.int64)
+    reached = reach(*group(epsilons[:, 0], epsilons[:, 1], rule.nodes), (0,))
     found = np.zeros(256, np.bool_)
-    if any(node in reached for node, _ in rule.exits):
-        found[:] = True
+    found[:] = any(reached[node] for node, _ in rule.exits)
     for source, low, high, _ in rule.bytes_.tolist():
-        if source in reached:
+        if reached[source]:
             found[low:high + 1] = True
     for block in rule.blocks:
-        for state in range(block.dfa.states):
-            if block.base + state in reached:
-                found |= block.dfa.table[state, block.dfa.byte_class] >= 0
+        rows = block.dfa.table[reached[block.base:block.base + block.dfa.states]]
+        opens: Bool = np.any(rows >= 0, axis=0)
+        found |= opens[block.dfa.byte_class]
     for call in rule.calls:
-        if call.node in reached:
+        if reached[call.node]:
             found |= callees[call.rule]
     return found
+
+
+def _moved(calls: Sequence[CallEdge], place: Callable[[int], int]) -> tuple[CallEdge, ...]:
+    """``calls`` with their nodes, and those that they return to, at other places."""
+    return tuple(CallEdge(place(call.node), call.rule, tuple(place(node) if node >= 0 else -1 for node in call.returns)) for call in calls)
 
 
 def _check_unmarked(rule: Rule) -> None:
@@ -180,13 +179,7 @@ def _encoded_block(dfa: Dfa, encoding: Encoding) -> Dfa:
                 low, high = encoding.span(following)
                 table[:, context, character] = np.where((rows[:, low:high + 1] >= 0).any(axis=1), states * width + following, -1)
     accept = np.full(dfa.states * width, -1, np.int32)
-    return Dfa(_character_classes(encoding), table.reshape(-1, characters + 1), accept, dfa.start * width)
-
-
-def _character_classes(encoding: Encoding) -> npt.NDArray[np.uint8]:
-    byte_class = np.full(256, len(encoding.alphabet), np.uint8)
-    byte_class[list(encoding.alphabet.encode())] = np.arange(len(encoding.alphabet))
-    return byte_class
+    return Dfa(encoding.byte_class, table.reshape(-1, characters + 1), accept, dfa.start * width)
 
 
 def _encoded_reads(rule: Rule, encoding: Encoding) -> Int32:
@@ -217,7 +210,5 @@ def _begun_at(rule: Rule, start: int) -> Rule:
     place[[0, start]] = start, 0
     bytes_ = rule.bytes_.copy()
     bytes_[:, [0, 3]] = place[bytes_[:, [0, 3]]]
-    calls = tuple(CallEdge(int(place[call.node]), call.rule, tuple(int(place[node]) if node >= 0 else -1 for node in call.returns))
-                  for call in rule.calls)
-    return Rule(rule.name, rule.nodes, bytes_, place[rule.epsilons], rule.blocks, calls,
-                tuple((int(place[node]), exit_) for node, exit_ in rule.exits), rule.exit_count)
+    return Rule(rule.name, rule.nodes, bytes_, place[rule.epsilons], rule.blocks, _moved(rule.calls, place.item),
+                tuple((place.item(node), exit_) for node, exit_ in rule.exits), rule.exit_count)

@@ -48,6 +48,14 @@ class ActionRuns:
         self.sets, self.actions = sets, binding.actions
         self.run_starts, self.run_action = binding.run_starts, binding.run_action
 
+    def lengths(self) -> Int32:
+        """int32 ``[runs]``: the tokens of each run."""
+        lengths = np.empty(len(self.run_starts), np.int32)
+        if len(lengths):
+            np.subtract(self.run_starts[1:], self.run_starts[:-1], out=lengths[:-1])
+            lengths[-1] = len(self.sets.byte_order) - int(self.run_starts[-1])
+        return lengths
+
     def union(self, actions: Int32) -> Row:
         """The packed tokens of several distinct actions, int32 ``[words]``, not to be written to."""
         if not len(self.run_starts):
@@ -77,10 +85,7 @@ class ActionTokens:
 
     def __init__(self, runs: ActionRuns) -> None:
         self.runs, self.actions = runs, runs.actions
-        lengths = np.empty(len(runs.run_starts), np.int32)
-        if len(lengths):
-            np.subtract(runs.run_starts[1:], runs.run_starts[:-1], out=lengths[:-1])
-            lengths[-1] = len(runs.sets.byte_order) - int(runs.run_starts[-1])
+        lengths = runs.lengths()
         tokens = np.bincount(runs.run_action, weights=lengths, minlength=self.actions).astype(np.intp)
         tokens[:1] = 0  # action 0 is dead everywhere, so its tokens are never asked for
         self.is_large = tokens >= _threshold(tokens)
@@ -113,9 +118,13 @@ class ActionTokens:
         if few:
             self._scatter_few(row, actions.tolist())
         else:
-            chosen = self.places(actions)
-            np.add.at(row, self.words[chosen], self.bits[chosen])
+            self._add(row, actions)
         return row
+
+    def _add(self, row: Row, actions: npt.NDArray[np.integer]) -> None:
+        """Put the tokens of small actions, none of which is there, into ``row``."""
+        chosen = self.places(actions)
+        np.add.at(row, self.words[chosen], self.bits[chosen])
 
     def _with_large(self, actions: Int32) -> Row:
         """``union`` of actions some of which are large."""
@@ -129,8 +138,7 @@ class ActionTokens:
             if row is None:
                 row = self.runs.union(actions)
             else:
-                places = self.places(np.flatnonzero(small))
-                np.add.at(row, self.words[places], self.bits[places])
+                self._add(row, actions[~large])
             if len(self._bases) >= MOST_BASES:
                 self._bases.clear()
             self._bases[key] = small, row
@@ -150,7 +158,7 @@ class ActionTokens:
     def prepare(self) -> None:
         """Make the rows of the large actions, ``MOST_PREPARED`` of them."""
         runs, sets = self.runs, self.runs.sets
-        lengths = np.diff(runs.run_starts, append=np.int32(len(sets.byte_order)))
+        lengths = runs.lengths()
         for action in sorted(self._large_ids)[:MOST_PREPARED]:
             chosen = np.flatnonzero(runs.run_action == action)
             self._large_rows[action] = sets.pack(sets.byte_order[expand(runs.run_starts[chosen], lengths[chosen])])

@@ -61,11 +61,10 @@ class _Pool:
 class Items:
     """A version of the items of an array that must differ: the first ``count`` of a pool shared by versions."""
 
-    __slots__ = ("_places", "_pool", "count")
+    __slots__ = ("_pool", "count")
 
     def __init__(self, pool: _Pool | None = None, count: int = 0) -> None:
         self._pool = _Pool({}) if pool is None else pool
-        self._places: dict[Value, int] = self._pool.places
         self.count = count
 
     def beginning(self, begun: bytes) -> list[str]:
@@ -73,16 +72,16 @@ class Items:
         return [value for _, place, value in self._pool.beginning(begun) if place < self.count]
 
     def __contains__(self, value: Value) -> bool:
-        return self._places.get(value, self.count) < self.count
+        return self._pool.places.get(value, self.count) < self.count
 
     def __iter__(self) -> Iterator[Value]:
-        return iter(list(self._places)[: self.count])
+        return iter(list(self._pool.places)[: self.count])
 
     def with_item(self, value: Value) -> Items:
         """The version with ``value``, which is not in it, as its last item."""
-        if len(self._places) == self.count:
-            self._places.setdefault(value, self.count)
-        if self._places.get(value) == self.count:
+        if len(self._pool.places) == self.count:
+            self._pool.places.setdefault(value, self.count)
+        if self._pool.places.get(value) == self.count:
             return Items(self._pool, self.count + 1)
         places = {kept: place for place, kept in enumerate(self)}  # another version went on from here
         places[value] = self.count

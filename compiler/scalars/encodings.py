@@ -42,6 +42,13 @@ class Encoding:
         return len(self.alphabet).bit_length() - 1
 
     @cached_property
+    def byte_class(self) -> npt.NDArray[np.uint8]:
+        """uint8 ``[256]``: the number of each character; one class more for all other bytes."""
+        byte_class = np.full(256, len(self.alphabet), np.uint8)
+        byte_class[list(self.alphabet.encode())] = np.arange(len(self.alphabet))
+        return byte_class
+
+    @cached_property
     def known(self) -> tuple[tuple[int, bool], ...]:
         """The numbers of known bits that occur, with whether a byte has just been completed there; nothing is first."""
         found = [(0, True)]
@@ -97,6 +104,8 @@ ENCODINGS = {
         Encoding("base64", _LETTERS + _LETTERS.lower() + "0123456789+/", 4),
     )
 }
+JSON_ENCODINGS = ("", "base64")
+"""Encodings in which a JSON text can be read: where a character has 4 or 5 bits, ``[`` and ``]`` begin alike, so that none would decide."""
 
 
 @cache
@@ -109,16 +118,15 @@ def encoded_texts(name: str) -> Dfa:
     encoding = ENCODINGS[name]
     _, after = encoding.steps
     states, pads = len(encoding.contexts), encoding.group
-    byte_class = np.full(256, len(encoding.alphabet) + 1, np.uint8)
-    byte_class[list(encoding.alphabet.encode())] = np.arange(len(encoding.alphabet))
-    byte_class[ord("=")] = len(encoding.alphabet)
+    byte_class = encoding.byte_class.copy()
+    byte_class[ord("=")] = len(encoding.alphabet) + 1
     table = np.full((states + pads, len(encoding.alphabet) + 2), -1, np.int32)
     table[:states, :-2] = after
     for context in encoding.boundary:
         padding = encoding.padding(context)
         if padding:
-            table[context, -2] = states + len(padding) - 1
-    table[states + 1:, -2] = np.arange(states, states + pads - 1)  # state ``states + n`` still has n to read
+            table[context, -1] = states + len(padding) - 1
+    table[states + 1:, -1] = np.arange(states, states + pads - 1)  # state ``states + n`` still has n to read
     accept = np.full(states + pads, -1, np.int32)
     accept[[0, states]] = 0
     return minimize_dfa(Dfa(byte_class, table, accept))

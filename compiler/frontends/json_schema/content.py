@@ -9,6 +9,7 @@ is said by ``content_language``.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -19,11 +20,10 @@ import numpy.typing as npt
 from stcc.compiler import algebra
 from stcc.compiler.frontends.json_schema import atoms
 from stcc.compiler.frontends.json_schema.spacing import white_space
-from stcc.compiler.frontends.json_schema.value_keywords import JSON_ENCODINGS
 from stcc.compiler.frontends.regex.language import compile_pattern
 from stcc.compiler.ir import Grammar, Rule, RuleBuilder
 from stcc.compiler.respelling import encoded, escaped, openings, quoted
-from stcc.compiler.scalars.encodings import ENCODINGS, encoded_texts
+from stcc.compiler.scalars.encodings import ENCODINGS, JSON_ENCODINGS, encoded_texts
 
 if TYPE_CHECKING:
     from stcc.compiler.dfa import Dfa
@@ -93,34 +93,33 @@ def _text_rule() -> Rule:
 
 
 def _array_rule() -> Rule:
-    builder = RuleBuilder("#")
-    opened, read, end = builder.node(), builder.node(), builder.node()
-    builder.byte(0, ord("["), ord("["), opened)
-    first, item = white_space(builder, opened), builder.node()
-    builder.epsilon(first, item)
-    _value(builder, item, read)
-    after = white_space(builder, read)
-    builder.epsilon(_separator(builder, after, b","), item)
-    for node in (first, after):
-        builder.byte(node, ord("]"), ord("]"), end)
-    builder.exit(end, 0)
-    return builder.build()
+    return _container_rule(b"[", b"]", _value)
 
 
 def _object_rule() -> Rule:
+    return _container_rule(b"{", b"}", _member)
+
+
+def _container_rule(opening: bytes, closing: bytes, read: Callable[[RuleBuilder, int, int], None]) -> Rule:
+    """``read``'s parts, any number of them, between commas and brackets."""
     builder = RuleBuilder("#")
-    opened, named, read, end = builder.node(), builder.node(), builder.node(), builder.node()
-    builder.byte(0, ord("{"), ord("{"), opened)
-    first, member = white_space(builder, opened), builder.node()
-    builder.epsilon(first, member)
-    _string(builder, member, named)
-    _value(builder, _separator(builder, white_space(builder, named), b":"), read)
-    after = white_space(builder, read)
-    builder.epsilon(_separator(builder, after, b","), member)
+    opened, ended, end = builder.node(), builder.node(), builder.node()
+    builder.literal(0, opening, opened)
+    first, part = white_space(builder, opened), builder.node()
+    builder.epsilon(first, part)
+    read(builder, part, ended)
+    after = white_space(builder, ended)
+    builder.epsilon(_separator(builder, after, b","), part)
     for node in (first, after):
-        builder.byte(node, ord("}"), ord("}"), end)
+        builder.literal(node, closing, end)
     builder.exit(end, 0)
     return builder.build()
+
+
+def _member(builder: RuleBuilder, source: int, target: int) -> None:
+    named = builder.node()
+    _string(builder, source, named)
+    _value(builder, _separator(builder, white_space(builder, named), b":"), target)
 
 
 def _value(builder: RuleBuilder, source: int, target: int) -> None:

@@ -10,11 +10,8 @@ from stcc.compiler.frontends.json_schema import atoms
 from stcc.compiler.frontends.json_schema.document import Schema, json_type
 from stcc.compiler.frontends.json_schema.formula import FALSE, TRUE
 from stcc.compiler.frontends.json_schema.reading import Keywords
-from stcc.compiler.scalars.encodings import ENCODINGS
+from stcc.compiler.scalars.encodings import ENCODINGS, JSON_ENCODINGS
 from stcc.compiler.scalars.formats import KNOWN_FORMATS
-
-JSON_ENCODINGS = ("", "base64")
-"""Encodings in which a JSON text can be read: where a character has 4 or 5 bits, ``[`` and ``]`` begin alike, so that none would decide."""
 
 
 class ValueKeywords(Keywords):
